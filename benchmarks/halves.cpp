@@ -1,5 +1,7 @@
-// Trains LeNet on MNIST in 16 bits with float32 masters and prints the test accuracy after each epoch.
-// usage: halves MODE DTYPE EPOCHS        float32, bfloat16 or float16 (whose loss is scaled); reads $TERN_DATA_DIR
+// Trains LeNet on MNIST in 16 bits and prints the test accuracy after each epoch.
+// usage: halves MODE DTYPE EPOCHS        reads $TERN_DATA_DIR
+// DTYPE is float32, bfloat16 or float16 (a converted network with float32 masters), or bf16 or f16 (mixed precision).
+// The loss of float16 and f16 is scaled.
 
 #include <chrono>
 #include <cstdio>
@@ -28,7 +30,9 @@ int main(int argc, char** argv) {
   if (argc != 4) return std::fputs("usage: halves MODE DTYPE EPOCHS\n", stderr), 2;
   const std::string_view name = argv[2];
   const DType dtype = name == "bfloat16" ? DType::bfloat16 : name == "float16" ? DType::float16 : DType::float32;
-  Device device{argv[1]};
+  const Precision precision = name == "bf16" || name == "f16" ? precision_of(name) : Precision::strict;
+  const bool scales = dtype == DType::float16 || precision == Precision::f16;
+  Device device{argv[1], {.precision = precision}};
   const data::Mnist digits = data::load_mnist();
   const data::DataLoader loader{
       digits.train,
@@ -45,7 +49,7 @@ int main(int argc, char** argv) {
     const Tensor x = op::index_select(loader.images(), 0, rows).to(dtype);
     const Tensor loss = op::cross_entropy(net(x), op::index_select(loader.labels(), 0, rows));
     net.zero_grad();
-    if (dtype == DType::float16) {
+    if (scales) {
       scaler.scale(loss).backward();
       scaler.step(masters, sgd);
     } else {

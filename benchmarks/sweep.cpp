@@ -58,7 +58,7 @@ Run conv(std::istream& words, bool trains, DType dtype) {
   const Tensor y = forward(x, weight, bias);
   Tensor grad = layout == "last" ? randn({N, y.shape()[2], y.shape()[3], O}, generator).permute({0, 3, 1, 2})
                                  : randn(y.shape(), generator);
-  grad = grad.to(dtype);
+  grad = grad.to(y.dtype());
   auto step = std::make_shared<Step>([=](const Tensor& in) mutable {
     for (Tensor* leaf : {&x, &weight, &bias}) leaf->zero_grad();
     forward(x, weight, bias).backward(in);
@@ -160,15 +160,13 @@ int main() {
       std::string mode, precision, kind, phase;
       double seconds = 0;
       words >> mode >> precision >> seconds >> kind >> phase;
-      const char* const threads = std::getenv("THREADS");
-      Device device(mode, {.threads = threads == nullptr ? 0 : std::atoi(threads),
-                           .precision = precision == "bf16"   ? Precision::bf16
-                                        : precision == "tf32" ? Precision::tf32
-                                                              : Precision::strict,
-                           .deterministic = std::getenv("FASTEST") == nullptr});
       const DType dtype = precision.starts_with("bfloat16") ? DType::bfloat16
                           : precision == "float16"          ? DType::float16
                                                             : DType::float32;
+      const char* const threads = std::getenv("THREADS");
+      Device device(mode, {.threads = threads == nullptr ? 0 : std::atoi(threads),
+                           .precision = dtype == DType::float32 ? precision_of(precision) : Precision::strict,
+                           .deterministic = std::getenv("FASTEST") == nullptr});
       const Run run = kind == "conv" ? conv(words, phase == "train", dtype)
                                      : net(words, phase, dtype, precision.ends_with("_masters"));
       answer = phase == "profile" ? profile(run, line) : measure(device, run, seconds);

@@ -55,7 +55,8 @@ struct BatchNormForward : MomentsReducer<Scalar<T>> {
   };
   T* y;
   S *mean, *inverse_deviation, *running_mean, *running_var;
-  const T *x, *weight, *bias;
+  const T* x;
+  const S *weight, *bias;
   Following<T, HasAdded> following;
   S epsilon, momentum;
   std::int64_t images, area;                         ///< of which each channel has elements
@@ -130,8 +131,7 @@ struct BatchNormForward : MomentsReducer<Scalar<T>> {
         running_var[c] = (1 - momentum) * running_var[c] + momentum * unbiased;
       }
     }
-    return {state.mean, inverse, weight == nullptr ? S(1) : widened(weight[c]),
-            bias == nullptr ? S(0) : widened(bias[c])};
+    return {state.mean, inverse, weight == nullptr ? S(1) : weight[c], bias == nullptr ? S(0) : bias[c]};
   }
   __host__ __device__ T* output() const { return y; }
   template <int L>
@@ -163,9 +163,10 @@ struct BatchNormBackward {
   struct Channel {
     S mean, inverse, scale, shift, inner, outer, gradient, product;  ///< inner * outer: inverse * weight
   };
-  T *grad_x, *grad_weight, *grad_bias, *grad_sum;  ///< the activation's input; where its gradient is written
-  const T *grad_y, *x, *weight, *bias, *y;
-  const S *mean, *inverse_deviation;
+  T *grad_x, *grad_sum;  ///< grad_sum: where the gradient of the activation's input is written
+  S *grad_weight, *grad_bias;
+  const T *grad_y, *x, *y;
+  const S *weight, *bias, *mean, *inverse_deviation;
   S count;
   Activation activation;
 
@@ -213,8 +214,7 @@ struct BatchNormBackward {
     return {a.gradient + b.gradient, a.product + b.product};
   }
   __device__ Channel channel(std::int64_t c) const {
-    return {mean[c], inverse_deviation[c], weight == nullptr ? S(1) : widened(weight[c]),
-            bias == nullptr ? S(0) : widened(bias[c])};
+    return {mean[c], inverse_deviation[c], weight == nullptr ? S(1) : weight[c], bias == nullptr ? S(0) : bias[c]};
   }
   template <int L>
   __device__ void add(State& state, const Channel& channel, const Inputs<L>& inputs) const {
@@ -226,8 +226,8 @@ struct BatchNormBackward {
     }
   }
   __device__ Channel finish(std::int64_t c, const State& state, bool store) const {
-    if (store && grad_weight != nullptr) put(grad_weight[c], state.product);
-    if (store && grad_bias != nullptr) put(grad_bias[c], state.gradient);
+    if (store && grad_weight != nullptr) grad_weight[c] = state.product;
+    if (store && grad_bias != nullptr) grad_bias[c] = state.gradient;
     Channel channel = this->channel(c);
     const S inverse = channel.inverse, outer = channel.scale;
     // Two factors on the same side of 1 are multiplied one after the other: their product may leave T's range.
@@ -255,8 +255,8 @@ struct BatchNormInference {
     S mean, deviation, scale, shift;
   };
   T* y;
-  const T *x, *weight, *bias;
-  const S *mean, *var;
+  const T* x;
+  const S *weight, *bias, *mean, *var;
   Following<T, HasAdded> following;
   S epsilon;
 
@@ -271,8 +271,7 @@ struct BatchNormInference {
     return {load<L>(x + offset), following.template read<L>(offset)};
   }
   __device__ Channel statistics(std::int64_t c) const {
-    return {mean[c], ::sqrt(var[c] + epsilon), weight == nullptr ? S(1) : widened(weight[c]),
-            bias == nullptr ? S(0) : widened(bias[c])};
+    return {mean[c], ::sqrt(var[c] + epsilon), weight == nullptr ? S(1) : weight[c], bias == nullptr ? S(0) : bias[c]};
   }
   __host__ __device__ T* output() const { return y; }
   template <int L>

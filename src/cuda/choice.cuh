@@ -110,7 +110,10 @@ void run_side_by_side(Context& context, const std::optional<Half>& first, const 
 }
 
 inline const char* name_of(Precision precision) {
-  return precision == Precision::strict ? "strict" : precision == Precision::tf32 ? "tf32" : "bf16";
+  return precision == Precision::strict ? "strict"
+         : precision == Precision::tf32 ? "tf32"
+         : precision == Precision::bf16 ? "bf16"
+                                        : "f16";
 }
 
 /// What a choice may read about an array: 0 if absent, else its alignment in bytes, at most 256.

@@ -45,7 +45,7 @@ void with_following(const T* added, Activation activation, Function function) {
 
 template <class T>
 void batch_norm(Context& context, T* y, Scalar<T>* mean, Scalar<T>* inverse_deviation, Scalar<T>* running_mean,
-                Scalar<T>* running_var, const T* x, const T* weight, const T* bias, const T* added,
+                Scalar<T>* running_var, const T* x, const Scalar<T>* weight, const Scalar<T>* bias, const T* added,
                 const BatchNorm& sizes) {
   if (sizes.N * sizes.area == 0) return;
   with_following(added, sizes.activation, [&]<bool HasAdded>(const Following<T, HasAdded>& following) {
@@ -73,18 +73,19 @@ void batch_norm(Context& context, T* y, Scalar<T>* mean, Scalar<T>* inverse_devi
 }
 
 template <Through through, class T>
-void batch_norm_backward_through(Context& context, T* grad_x, T* grad_weight, T* grad_bias, T* grad_sum,
-                                 const T* grad_y, const T* x, const T* weight, const T* bias, const T* y,
-                                 const Scalar<T>* mean, const Scalar<T>* inverse_deviation, const BatchNorm& sizes) {
+void batch_norm_backward_through(Context& context, T* grad_x, Scalar<T>* grad_weight, Scalar<T>* grad_bias, T* grad_sum,
+                                 const T* grad_y, const T* x, const Scalar<T>* weight, const Scalar<T>* bias,
+                                 const T* y, const Scalar<T>* mean, const Scalar<T>* inverse_deviation,
+                                 const BatchNorm& sizes) {
   const BatchNormBackward<T, through> pass{.grad_x = grad_x,
+                                           .grad_sum = grad_sum,
                                            .grad_weight = grad_weight,
                                            .grad_bias = grad_bias,
-                                           .grad_sum = grad_sum,
                                            .grad_y = grad_y,
                                            .x = x,
+                                           .y = y,
                                            .weight = weight,
                                            .bias = bias,
-                                           .y = y,
                                            .mean = mean,
                                            .inverse_deviation = inverse_deviation,
                                            .count = static_cast<Scalar<T>>(sizes.N * sizes.area),
@@ -97,9 +98,9 @@ void batch_norm_backward_through(Context& context, T* grad_x, T* grad_weight, T*
 }
 
 template <class T>
-void batch_norm_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, T* grad_added, const T* grad_y,
-                         const T* x, const T* weight, const T* bias, const T* y, const Scalar<T>* mean,
-                         const Scalar<T>* inverse_deviation, const BatchNorm& sizes) {
+void batch_norm_backward(Context& context, T* grad_x, Scalar<T>* grad_weight, Scalar<T>* grad_bias, T* grad_added,
+                         const T* grad_y, const T* x, const Scalar<T>* weight, const Scalar<T>* bias, const T* y,
+                         const Scalar<T>* mean, const Scalar<T>* inverse_deviation, const BatchNorm& sizes) {
   const bool activates = sizes.activation != Activation::none;
   const auto run = grad_added != nullptr ? batch_norm_backward_through<Through::y, T>
                    : activates           ? batch_norm_backward_through<Through::x, T>
@@ -108,8 +109,9 @@ void batch_norm_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bi
 }
 
 template <class T>
-void batch_norm_inference(Context& context, T* y, const T* x, const T* weight, const T* bias, const T* added,
-                          const Scalar<T>* running_mean, const Scalar<T>* running_var, const BatchNorm& sizes) {
+void batch_norm_inference(Context& context, T* y, const T* x, const Scalar<T>* weight, const Scalar<T>* bias,
+                          const T* added, const Scalar<T>* running_mean, const Scalar<T>* running_var,
+                          const BatchNorm& sizes) {
   constexpr int V = pack_of_registers<T>;
   const bool packable = aligned<V>(x) && aligned<V>(y) && aligned<V>(added);
   with_following(added, sizes.activation, [&]<bool HasAdded>(const Following<T, HasAdded>& following) {

@@ -1,7 +1,6 @@
 // Rows with their own statistics: layer, RMS, group and instance normalisation. A row that fits the registers of a warp
 // or a block is read once, by one kernel. Longer rows are reduced in double and written by a second kernel.
 
-#include "cuda/halves.cuh"
 #include "cuda/moments.cuh"
 #include "cuda/row_norm.cuh"
 #include "cuda/row_norm_rows.cuh"
@@ -12,16 +11,19 @@ namespace {
 
 template <class T>
 struct Forward {
-  T *y, *mean, *inverse_deviation;
-  const T *x, *weight, *bias;
+  using S = Scalar<T>;
+  T* y;
+  S *mean, *inverse_deviation;
+  const T* x;
+  const S *weight, *bias;
   double epsilon;
   bool centred;
 
   /// In this order, inverse * weight may be out of T's range.
   template <int V>
-  __device__ void write(T* to, const Pack<T, V>& in, T center, T inverse, const Pack<T, V>& scale,
-                        const Pack<T, V>& shift) const {
-    Pack<T, V> out;
+  __device__ void write(T* to, const Pack<S, V>& in, S center, S inverse, const Pack<S, V>& scale,
+                        const Pack<S, V>& shift) const {
+    Pack<S, V> out;
 #pragma unroll
     for (int lane = 0; lane < V; ++lane)
       out.value[lane] = (in.value[lane] - center) * inverse * scale.value[lane] + shift.value[lane];
@@ -31,8 +33,8 @@ struct Forward {
   template <int V>
   __device__ void run(const Rows& rows, std::int64_t row, std::int64_t i) const {
     const std::int64_t first = rows.first_parameter(row), at = row * rows.length + i;
-    write<V>(y + at, load<V>(x + at), mean == nullptr ? T(0) : mean[row], inverse_deviation[row],
-             rows.parameters<V>(weight, first, i, T(1)), rows.parameters<V>(bias, first, i, T(0)));
+    write<V>(y + at, load<V>(x + at), mean == nullptr ? S(0) : mean[row], inverse_deviation[row],
+             rows.parameters<V>(weight, first, i, S(1)), rows.parameters<V>(bias, first, i, S(0)));
   }
 };
 
@@ -40,34 +42,37 @@ struct Forward {
 
 /// The statistics of a row whose squares leave T's range: in double.
 template <int Threads, class T>
-__device__ __noinline__ void exact_statistics(const Forward<T>& pass, const T* in, std::int64_t length, T& center,
-                                              T& inverse) {
+__device__ __noinline__ void exact_statistics(const Forward<T>& pass, const T* in, std::int64_t length,
+                                              Scalar<T>& center, Scalar<T>& inverse) {
   using Team = Group<Threads>;
   double sum = 0, squares = 0;
-  for (std::int64_t i = Team::rank(); pass.centred && i < length; i += Threads) sum += in[i];
+  for (std::int64_t i = Team::rank(); pass.centred && i < length; i += Threads) sum += widened(in[i]);
   const double exact = Team::reduce(sum, Plus{}) / static_cast<double>(length);
-  for (std::int64_t i = Team::rank(); i < length; i += Threads) squares += (in[i] - exact) * (in[i] - exact);
+  for (std::int64_t i = Team::rank(); i < length; i += Threads)
+    squares += (widened(in[i]) - exact) * (widened(in[i]) - exact);
   squares = Team::reduce(squares, Plus{}) / static_cast<double>(length);
-  center = static_cast<T>(exact);
-  inverse = static_cast<T>(1 / ::sqrt(squares + pass.epsilon));
+  center = static_cast<Scalar<T>>(exact);
+  inverse = static_cast<Scalar<T>>(1 / ::sqrt(squares + pass.epsilon));
 }
 
 template <int Threads, int Packs, int V, class T>
 __device__ void normalize_row(const Rows& rows, const Forward<T>& pass, std::int64_t row) {
   using Team = Group<Threads>;
+  using S = Scalar<T>;
   const int length = static_cast<int>(rows.length);
-  const T count = static_cast<T>(length), *const in = pass.x + row * length;
+  const S count = static_cast<S>(length);
+  const T* const in = pass.x + row * length;
   const std::int64_t first = rows.first_parameter(row);
   // Loaded early, weight and bias arrive while the statistics are computed; many packs need the registers.
   constexpr bool early = Threads * Packs <= 512 || Packs < 8;
   const auto held = held_row<Threads, Packs, V>(in, length);
-  Held<early ? Packs : 1, V, T> scale, shift;
+  Held<early ? Packs : 1, V, S> scale, shift;
   const auto ask = [&](int k, int i) {
-    scale.pack[early ? k : 0] = rows.parameters<V>(pass.weight, first, i, T(1));
-    shift.pack[early ? k : 0] = rows.parameters<V>(pass.bias, first, i, T(0));
+    scale.pack[early ? k : 0] = rows.parameters<V>(pass.weight, first, i, S(1));
+    shift.pack[early ? k : 0] = rows.parameters<V>(pass.bias, first, i, S(0));
   };
   if (early) each_pack<Threads, Packs, V>(length, ask);
-  T center = 0, squares = 0;
+  S center = 0, squares = 0;
   if (pass.centred) {
     each_pack<Threads, Packs, V>(length, [&](int k, int) {
 #pragma unroll
@@ -78,12 +83,12 @@ __device__ void normalize_row(const Rows& rows, const Forward<T>& pass, std::int
   each_pack<Threads, Packs, V>(length, [&](int k, int) {
 #pragma unroll
     for (int lane = 0; lane < V; ++lane) {
-      const T deviation = held.pack[k].value[lane] - center;
+      const S deviation = held.pack[k].value[lane] - center;
       squares += deviation * deviation;
     }
   });
-  const T variance = Team::reduce(squares, Plus{}) / count;
-  T inverse = 1 / ::sqrt(variance + static_cast<T>(pass.epsilon));
+  const S variance = Team::reduce(squares, Plus{}) / count;
+  S inverse = 1 / ::sqrt(variance + static_cast<S>(pass.epsilon));
   if (!::isfinite(variance)) exact_statistics<Threads>(pass, in, length, center, inverse);
   if (Team::rank() == 0) {
     if (pass.mean != nullptr) pass.mean[row] = center;
@@ -110,7 +115,7 @@ struct Widened {
   const T* in;
   template <int V>
   __device__ Pack<double, V> get(std::int64_t offset) const {
-    const Pack<T, V> narrow = load<V>(in + offset);
+    const Pack<Scalar<T>, V> narrow = load<V>(in + offset);
     Pack<double, V> wide;
 #pragma unroll
     for (int lane = 0; lane < V; ++lane) wide.value[lane] = narrow.value[lane];
@@ -124,15 +129,15 @@ struct Widened {
 
 template <class T>
 struct RowMoments : MomentsReducer<double> {
-  T *mean, *inverse_deviation;
+  Scalar<T>*mean, *inverse_deviation;
   double epsilon;
   bool centred;
   using MomentsReducer<double>::add;
   __device__ void add(State& state, double value, std::int64_t) const { add(state, value); }
   __device__ void store(std::int64_t row, const State& state) const {
-    if (mean != nullptr) mean[row] = static_cast<T>(state.mean);
+    if (mean != nullptr) mean[row] = static_cast<Scalar<T>>(state.mean);
     const double squares = state.squares / state.count + (centred ? 0 : state.mean * state.mean);
-    inverse_deviation[row] = static_cast<T>(1 / ::sqrt(squares + epsilon));
+    inverse_deviation[row] = static_cast<Scalar<T>>(1 / ::sqrt(squares + epsilon));
   }
 };
 
@@ -153,34 +158,22 @@ void normalize(Context& context, const Rows& rows, const Forward<T>& pass) {
 }  // namespace row_normalization
 
 template <class T>
-void row_norm(Context& context, T* y, Scalar<T>* mean, Scalar<T>* inverse_deviation, const T* x, const T* weight,
-              const T* bias, const kernels::RowNorm& sizes) {
+void row_norm(Context& context, T* y, Scalar<T>* mean, Scalar<T>* inverse_deviation, const T* x,
+              const Scalar<T>* weight, const Scalar<T>* bias, const kernels::RowNorm& sizes) {
   const row_normalization::Rows rows(sizes);
   const row_normalization::Forward<T> pass{y, mean, inverse_deviation, x, weight, bias, sizes.epsilon, sizes.centred};
-  constexpr int V = pack_size<T>;
-  if (row_normalization::packable<V, T>(sizes, {x, y, weight, bias}))
+  constexpr int V = pack_of_registers<T>;
+  if (row_normalization::packable<V>(sizes, x, y, weight, bias))
     row_normalization::normalize<V>(context, rows, pass);
   else
     row_normalization::normalize<1>(context, rows, pass);
 }
 
-#define TERN_INSTANTIATE(T) \
-  template void row_norm(Context&, T*, T*, T*, const T*, const T*, const T*, const kernels::RowNorm&);
+#define TERN_INSTANTIATE(T)                                                                                  \
+  template void row_norm(Context&, T*, Scalar<T>*, Scalar<T>*, const T*, const Scalar<T>*, const Scalar<T>*, \
+                         const kernels::RowNorm&);
 TERN_INSTANTIATE(float)
 TERN_INSTANTIATE(double)
-#undef TERN_INSTANTIATE
-
-#define TERN_INSTANTIATE(T)                                                                                      \
-  template <>                                                                                                    \
-  void row_norm(Context& context, T* y, float* mean, float* inverse_deviation, const T* x, const T* weight,      \
-                const T* bias, const kernels::RowNorm& sizes) {                                                  \
-    InFloat arrays(context);                                                                                     \
-    const std::int64_t count = sizes.rows * sizes.length, channels = sizes.groups * (sizes.length / sizes.area); \
-    float* const to = arrays.out(y, count);                                                                      \
-    row_norm<float>(context, to, mean, inverse_deviation, arrays.in(x, count), arrays.in(weight, channels),      \
-                    arrays.in(bias, channels), sizes);                                                           \
-    arrays.round(y, to, count);                                                                                  \
-  }
 TERN_INSTANTIATE(BFloat16)
 TERN_INSTANTIATE(Float16)
 #undef TERN_INSTANTIATE

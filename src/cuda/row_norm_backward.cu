@@ -1,7 +1,6 @@
 // The gradients of rows with their own statistics. A row in registers is read once. The gradients of weight and bias
 // are summed by further blocks in the same launch or, for many rows, by the threads that hold the rows.
 
-#include "cuda/halves.cuh"
 #include "cuda/row_norm.cuh"
 #include "cuda/row_norm_rows.cuh"
 
@@ -22,31 +21,34 @@ struct PlusSums {
 
 template <class T>
 struct Backward {
-  T *grad_x, *grad_weight, *grad_bias;
-  const T *grad_y, *x, *weight, *mean, *inverse_deviation;
+  using S = Scalar<T>;
+  T* grad_x;
+  S *grad_weight, *grad_bias;
+  const T *grad_y, *x;
+  const S *weight, *mean, *inverse_deviation;
   bool centred;
   const Sums* sums;  ///< of rows that do not fit registers
 
-  __device__ T center(std::int64_t row) const { return mean == nullptr ? T(0) : mean[row]; }
+  __device__ S center(std::int64_t row) const { return mean == nullptr ? S(0) : mean[row]; }
   /// An element's terms of the gradients of weight and bias.
   __device__ Sums product(std::int64_t row, std::int64_t at) const {
-    const double gradient = grad_y[at];
-    return {gradient, gradient * ((x[at] - center(row)) * inverse_deviation[row])};
+    const double gradient = widened(grad_y[at]);
+    return {gradient, gradient * ((widened(x[at]) - center(row)) * inverse_deviation[row])};
   }
   /// The same, weighted, for its row's sums.
   __device__ Sums weighted(const Rows& rows, std::int64_t row, std::int64_t i) const {
     const Sums plain = product(row, row * rows.length + i);
-    const double scale = rows.parameters<1>(weight, rows.first_parameter(row), i, T(1)).value[0];
+    const double scale = rows.parameters<1>(weight, rows.first_parameter(row), i, S(1)).value[0];
     return {plain.gradient * scale, plain.product * scale};
   }
   /// The gradient of an element, in double.
   __device__ void write(const Rows& rows, std::int64_t row, std::int64_t i, const Sums& of_row) const {
     const std::int64_t at = row * rows.length + i;
     const double inverse = inverse_deviation[row], count = static_cast<double>(rows.length);
-    const double normalized = (double{x[at]} - center(row)) * inverse;
+    const double normalized = (double{widened(x[at])} - center(row)) * inverse;
     const double mean_gradient = centred ? of_row.gradient / count : 0;
-    grad_x[at] = static_cast<T>(
-        inverse * (weighted(rows, row, i).gradient - mean_gradient - normalized * (of_row.product / count)));
+    const double gradient = weighted(rows, row, i).gradient - mean_gradient - normalized * (of_row.product / count);
+    put(grad_x[at], static_cast<S>(inverse * gradient));
   }
   template <int V>
   __device__ void run(const Rows& rows, std::int64_t row, std::int64_t i) const {
@@ -70,7 +72,7 @@ __device__ __noinline__ void differentiate_exactly(const Rows& rows, const Backw
 
 template <int Packs, int V, class T>
 struct HeldPair {
-  Held<Packs, V, T> gradient, x;
+  Held<Packs, V, Scalar<T>> gradient, x;
 };
 template <int Threads, int Packs, int V, class T>
 __device__ __forceinline__ HeldPair<Packs, V, T> held_pair(const Backward<T>& pass, std::int64_t start, int length) {
@@ -83,16 +85,17 @@ template <int Threads, int Packs, int V, class T, class Sum>
 __device__ __forceinline__ void differentiate_row(const Rows& rows, const Backward<T>& pass, std::int64_t row,
                                                   HeldPair<Packs, V, T>& in, Sum sum) {
   using Team = Group<Threads>;
+  using S = Scalar<T>;
   struct Both {
-    T gradient, product;
+    S gradient, product;
   };
   const int length = static_cast<int>(rows.length);
-  const T count = static_cast<T>(length), center = pass.center(row), inverse = pass.inverse_deviation[row];
+  const S count = static_cast<S>(length), center = pass.center(row), inverse = pass.inverse_deviation[row];
   const std::int64_t first = rows.first_parameter(row);
   Both sums{0, 0};
   each_pack<Threads, Packs, V>(length, [&](int k, int i) {
-    Pack<T, V>&gradient = in.gradient.pack[k], &x = in.x.pack[k];
-    const Pack<T, V> scale = rows.parameters<V>(pass.weight, first, i, T(1));
+    Pack<S, V>&gradient = in.gradient.pack[k], &x = in.x.pack[k];
+    const Pack<S, V> scale = rows.parameters<V>(pass.weight, first, i, S(1));
 #pragma unroll
     for (int lane = 0; lane < V; ++lane) x.value[lane] = (x.value[lane] - center) * inverse;
     sum(k, gradient, x);
@@ -110,9 +113,9 @@ __device__ __forceinline__ void differentiate_row(const Rows& rows, const Backwa
     differentiate_exactly<Threads>(rows, pass, row);
     return;
   }
-  const T mean_gradient = pass.centred ? sums.gradient / count : T(0), mean_product = sums.product / count;
+  const S mean_gradient = pass.centred ? sums.gradient / count : S(0), mean_product = sums.product / count;
   each_pack<Threads, Packs, V>(length, [&](int k, int i) {
-    Pack<T, V> out;
+    Pack<S, V> out;
 #pragma unroll
     for (int lane = 0; lane < V; ++lane)
       out.value[lane] =
@@ -126,13 +129,13 @@ __device__ __forceinline__ void differentiate_row(const Rows& rows, const Backwa
 template <class T>
 struct ParameterSums {
   using State = Sums;
-  T *grad_weight, *grad_bias;
+  Scalar<T>*grad_weight, *grad_bias;
   __device__ State init() const { return {0, 0}; }
   __device__ void add(State& state, const Sums& value, std::int64_t) const { state = PlusSums{}(state, value); }
   __device__ State operator()(const State& a, const State& b) const { return PlusSums{}(a, b); }
   __device__ void store(std::int64_t parameter, const State& state) const {
-    if (grad_weight != nullptr) grad_weight[parameter] = static_cast<T>(state.product);
-    if (grad_bias != nullptr) grad_bias[parameter] = static_cast<T>(state.gradient);
+    if (grad_weight != nullptr) grad_weight[parameter] = static_cast<Scalar<T>>(state.product);
+    if (grad_bias != nullptr) grad_bias[parameter] = static_cast<Scalar<T>>(state.gradient);
   }
 };
 
@@ -172,7 +175,7 @@ __global__ void __launch_bounds__(block_threads<Threads>)
     for_rows<Threads>(rows.count, row_blocks, [&](std::int64_t row) {
       const int length = static_cast<int>(rows.length);
       auto in = held_pair<Threads, Packs, V>(pass, row * length, length);
-      differentiate_row<Threads>(rows, pass, row, in, [](int, const Pack<T, V>&, const Pack<T, V>&) {});
+      differentiate_row<Threads>(rows, pass, row, in, [](int, const auto&, const auto&) {});
     });
   else
     sum_tile(rows, pass, slices, blockIdx.x - row_blocks, partial);
@@ -194,7 +197,7 @@ __global__ void __launch_bounds__(Threads, summing_threads / Threads)
   for (std::int64_t row = blockIdx.x; row < rows.count; row += gridDim.x) {
     auto in = next;
     if (row + gridDim.x < rows.count) next = held_pair<Threads, packs, V>(pass, (row + gridDim.x) * length, length);
-    differentiate_row<Threads>(rows, pass, row, in, [&](int k, const Pack<T, V>& gradient, const Pack<T, V>& normal) {
+    differentiate_row<Threads>(rows, pass, row, in, [&](int k, const auto& gradient, const auto& normal) {
 #pragma unroll
       for (int lane = 0; lane < V; ++lane) {
         const double one = gradient.value[lane];
@@ -312,41 +315,24 @@ void differentiate(Context& context, const Rows& rows, Backward<T> pass) {
 }  // namespace row_normalization
 
 template <class T>
-void row_norm_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x,
-                       const T* weight, const Scalar<T>* mean, const Scalar<T>* inverse_deviation,
+void row_norm_backward(Context& context, T* grad_x, Scalar<T>* grad_weight, Scalar<T>* grad_bias, const T* grad_y,
+                       const T* x, const Scalar<T>* weight, const Scalar<T>* mean, const Scalar<T>* inverse_deviation,
                        const kernels::RowNorm& sizes) {
   const row_normalization::Rows rows(sizes);
   const row_normalization::Backward<T> pass{grad_x, grad_weight, grad_bias,         grad_y,        x,
                                             weight, mean,        inverse_deviation, sizes.centred, nullptr};
-  constexpr int V = pack_size<T>;
-  if (row_normalization::packable<V, T>(sizes, {grad_x, grad_y, x, weight}))
+  constexpr int V = pack_of_registers<T>;
+  if (row_normalization::packable<V>(sizes, grad_x, grad_y, x, weight))
     row_normalization::differentiate<V>(context, rows, pass);
   else
     row_normalization::differentiate<1>(context, rows, pass);
 }
 
-#define TERN_INSTANTIATE(T)                                                                               \
-  template void row_norm_backward(Context&, T*, T*, T*, const T*, const T*, const T*, const T*, const T*, \
-                                  const kernels::RowNorm&);
+#define TERN_INSTANTIATE(T)                                                                                   \
+  template void row_norm_backward(Context&, T*, Scalar<T>*, Scalar<T>*, const T*, const T*, const Scalar<T>*, \
+                                  const Scalar<T>*, const Scalar<T>*, const kernels::RowNorm&);
 TERN_INSTANTIATE(float)
 TERN_INSTANTIATE(double)
-#undef TERN_INSTANTIATE
-
-#define TERN_INSTANTIATE(T)                                                                                      \
-  template <>                                                                                                    \
-  void row_norm_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x, \
-                         const T* weight, const float* mean, const float* inverse_deviation,                     \
-                         const kernels::RowNorm& sizes) {                                                        \
-    InFloat arrays(context);                                                                                     \
-    const std::int64_t count = sizes.rows * sizes.length, channels = sizes.groups * (sizes.length / sizes.area); \
-    float *const to_x = arrays.out(grad_x, count), *const to_weight = arrays.out(grad_weight, channels),         \
-                 *const to_bias = arrays.out(grad_bias, channels);                                               \
-    row_norm_backward<float>(context, to_x, to_weight, to_bias, arrays.in(grad_y, count), arrays.in(x, count),   \
-                             arrays.in(weight, channels), mean, inverse_deviation, sizes);                       \
-    arrays.round(grad_x, to_x, count);                                                                           \
-    arrays.round(grad_weight, to_weight, channels);                                                              \
-    arrays.round(grad_bias, to_bias, channels);                                                                  \
-  }
 TERN_INSTANTIATE(BFloat16)
 TERN_INSTANTIATE(Float16)
 #undef TERN_INSTANTIATE

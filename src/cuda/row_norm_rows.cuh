@@ -2,8 +2,6 @@
 // Shared by both passes of rows with their own statistics: their sizes, rows held in registers, and single elements of
 // longer rows.
 
-#include <initializer_list>
-
 #include "cuda/reduce.cuh"
 #include "tern/kernels/normalization.hpp"
 
@@ -60,8 +58,8 @@ __device__ __forceinline__ void each_pack(int length, Use use) {
 }
 
 template <int Threads, int Packs, int V, class T>
-__device__ __forceinline__ Held<Packs, V, T> held_row(const T* from, int length) {
-  Held<Packs, V, T> held;
+__device__ __forceinline__ Held<Packs, V, Scalar<T>> held_row(const T* from, int length) {
+  Held<Packs, V, Scalar<T>> held;
   each_pack<Threads, Packs, V>(length, [&](int k, int i) { held.pack[k] = load<V>(from + i); });
   return held;
 }
@@ -134,11 +132,9 @@ void over_elements(Context& context, const Rows& rows, const Pass& pass) {
 }
 
 /// Whether packs of V elements of rows and parameters may be read.
-template <int V, class T>
-bool packable(const RowNorm& sizes, std::initializer_list<const T*> pointers) {
-  bool all = sizes.length % V == 0;
-  for (const T* pointer : pointers) all = all && aligned<V>(pointer);
-  return all;
+template <int V, class... Ts>
+bool packable(const RowNorm& sizes, const Ts*... pointers) {
+  return sizes.length % V == 0 && (aligned<V>(pointers) && ...);
 }
 
 }  // namespace tern::cuda::row_normalization

@@ -262,7 +262,11 @@ void HostRecording::record(std::string& reason) {
 }
 
 void HostRecording::replay(Context& context) const {
-  const kernels::WeightVersion* const outer = kernels::weight_version;
+  // Back to what it was, also where a kernel throws.
+  struct Outer {
+    const kernels::WeightVersion* const version = kernels::weight_version;
+    ~Outer() { kernels::weight_version = version; }
+  } const outer;
   for (const Action& action : actions_) {
     if (action.launch == nullptr) {
       std::memcpy(action.place, action.bytes.data(), action.bytes.size());
@@ -271,7 +275,6 @@ void HostRecording::replay(Context& context) const {
     kernels::weight_version = action.weights.get();
     action.launch->run(context);
   }
-  kernels::weight_version = outer;
 }
 
 std::vector<Tensor> HostRecording::results() const {

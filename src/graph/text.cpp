@@ -1,5 +1,6 @@
 // The text of a graph: a line for each input, tensor and node, and one for the results.
 
+#include <charconv>
 #include <sstream>
 #include <unordered_map>
 
@@ -11,11 +12,53 @@ namespace {
 
 constexpr std::string_view words[]{"input", "parameter", "buffer", "constant"};
 
+// In names, what would end one in the text is written as a backslash and two hexadecimal digits.
+constexpr std::string_view ends_names = " ,():=#[\\\x7f";
+
+std::string escaped(std::string_view name, std::string_view special) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string text;
+  for (const char c : name) {
+    const auto code = static_cast<unsigned char>(c);
+    if (code >= ' ' && special.find(c) == special.npos) {
+      text += c;
+      continue;
+    }
+    text += {'\\', digits[code >> 4], digits[code & 15]};
+  }
+  return text;
+}
+
+std::string written_name(const std::string& name) {
+  if (name.empty()) return "\\";
+  return name == "-" ? "\\2d" : escaped(name, ends_names);
+}
+
+std::string unescaped(std::string_view text) {
+  std::string name;
+  if (text == "\\") return name;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '\\') {
+      name += text[i];
+      continue;
+    }
+    unsigned code = 0;
+    const char* const begin = text.data() + i + 1;
+    const bool whole = i + 2 < text.size();
+    const auto [stop, error] = std::from_chars(begin, begin + (whole ? 2 : 0), code, 16);
+    expects<GraphError>(whole && error == std::errc() && stop == begin + 2, "a backslash in '", text,
+                        "' without two hexadecimal digits");
+    name += static_cast<char>(code);
+    i += 2;
+  }
+  return name;
+}
+
 std::string names_of(const Structure& structure, const std::vector<int>& ids) {
   std::string text;
   for (const int id : ids) {
     if (!text.empty()) text += ", ";
-    text += id < 0 ? "-" : structure.values[id].name;
+    text += id < 0 ? "-" : written_name(structure.values[id].name);
   }
   return text;
 }
@@ -83,7 +126,7 @@ class Parser {
   }
 
   void read_value(Kind kind) {
-    Value value{.name = std::string(until(" ")), .kind = kind};
+    Value value{.name = unescaped(until(" ")), .kind = kind};
     need(" ");
     value.dtype = dtype_named(until("["));
     value.shape = read_shape();
@@ -104,7 +147,7 @@ class Parser {
     Node node;
     std::vector<Value> results;
     do {
-      results.push_back({.name = std::string(until(" :,"))});
+      results.push_back({.name = unescaped(until(" :,"))});
       need(":");
       results.back().dtype = dtype_named(until("["));
       results.back().shape = read_shape();
@@ -120,7 +163,7 @@ class Parser {
     need(")");
     std::string_view attributes = rest_;
     if (const std::size_t comment = attributes.find("  # "); comment != attributes.npos) {
-      node.module = attributes.substr(comment + 4);
+      node.module = unescaped(attributes.substr(comment + 4));
       attributes = attributes.substr(0, comment);
     }
     if (attributes.starts_with(' ')) attributes.remove_prefix(1);
@@ -134,11 +177,12 @@ class Parser {
     std::vector<int> ids;
     if (rest_.empty() || (!end.empty() && rest_.starts_with(end))) return ids;
     do {
-      const std::string name(until(end.empty() ? "," : ",)"));
-      if (name == "-") {
+      const std::string_view text = until(end.empty() ? "," : ",)");
+      if (text == "-") {
         ids.push_back(-1);
         continue;
       }
+      const std::string name = unescaped(text);
       const auto found = ids_.find(name);
       expects<GraphError>(found != ids_.end(), "nothing is named '", name, "'");
       ids.push_back(found->second);
@@ -186,17 +230,19 @@ std::string to_text(const Structure& structure) {
   if (structure.batch > 0) text += message("batch ", structure.batch, '\n');
   for (const Value& value : structure.values)
     if (value.kind != Kind::result)
-      text += message(words[static_cast<int>(value.kind)], ' ', value.name, ' ', value.dtype,
+      text += message(words[static_cast<int>(value.kind)], ' ', written_name(value.name), ' ', value.dtype,
                       written_shape(value.shape), '\n');
   for (const Node& node : structure.nodes) {
     std::string results;
     for (const int id : node.results) {
       const Value& value = structure.values[id];
-      results += message(results.empty() ? "" : ", ", value.name, ":", value.dtype, written_shape(value.shape));
+      results +=
+          message(results.empty() ? "" : ", ", written_name(value.name), ":", value.dtype, written_shape(value.shape));
     }
     const std::string attributes = node.by_batch.empty() ? node.op->write(node.attributes) : node.by_batch;
     text += message(results, " = ", node.op->name(), "(", names_of(structure, node.inputs), ")",
-                    attributes.empty() ? "" : " ", attributes, node.module.empty() ? "" : "  # ", node.module, '\n');
+                    attributes.empty() ? "" : " ", attributes, node.module.empty() ? "" : "  # ",
+                    escaped(node.module, "\\"), '\n');
   }
   return text + "return " + names_of(structure, structure.results) + '\n';
 }

@@ -228,7 +228,9 @@ Graph traced(const std::string& name, const Function& function, const std::vecto
   std::vector<Tensor> examples;
   for (const Tensor& example : given) {
     expects<GraphError>(example.defined(), "graph: an example is undefined");
-    examples.push_back(example.detach());
+    // With elements of its own each is distinguished from the others, and from what the program holds.
+    const operators::Listening nobody(nullptr);
+    examples.push_back(example.detach().clone());
   }
   try {
     return Graph(traced(name, function, examples, options.batch, {options.inputs, state, false}));

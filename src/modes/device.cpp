@@ -41,11 +41,16 @@ void inherit(Scope& scope, const Mode& mode, const Scope& outside) {
   scope.context.precision = outside.context.precision;
   scope.context.deterministic = outside.context.deterministic;
   scope.context.algorithms = outside.context.algorithms;
+  scope.activations = outside.activations;
   scope.transfers = outside.transfers;
   scope.numerics = outside.numerics;
   scope.verify = outside.verify;
   scope.observer = outside.observer;
   scope.automatic = 0;
+}
+
+DType activations_of(Precision precision) {
+  return precision == Precision::bf16 ? DType::bfloat16 : precision == Precision::f16 ? DType::float16 : DType::float32;
 }
 
 void set_up(Scope& scope, const Mode& mode, const DeviceOptions& options, const Scope& outside) {
@@ -54,6 +59,7 @@ void set_up(Scope& scope, const Mode& mode, const DeviceOptions& options, const 
   inherit(scope, mode, outside);
   if (options.threads != 0) scope.context.threads = options.threads;
   scope.context.precision = options.precision.value_or(scope.context.precision);
+  if (options.precision) scope.activations = activations_of(*options.precision);
   scope.context.deterministic = options.deterministic.value_or(scope.context.deterministic);
   scope.transfers = options.transfers.value_or(scope.transfers);
   scope.numerics = options.numerics.value_or(scope.numerics);
@@ -160,7 +166,7 @@ struct OpenScopes {
     scope.ended.store(false, std::memory_order_relaxed);
     ++count;
     innermost_scope = &scope.scope;
-    if (scope.scope.observer != nullptr || hearing.on) update_hearing();
+    if (scope.scope.hears() || hearing.on) update_hearing();
   }
   void pop_ended() {
     Scope* innermost = nullptr;
@@ -171,7 +177,7 @@ struct OpenScopes {
       break;
     }
     innermost_scope = innermost;
-    if ((innermost != nullptr && innermost->observer != nullptr) || hearing.on) update_hearing();
+    if ((innermost != nullptr && innermost->hears()) || hearing.on) update_hearing();
   }
   bool all_ended() const;
 
@@ -239,7 +245,8 @@ Precision precision_of(std::string_view name) {
   if (name == "strict") return Precision::strict;
   if (name == "tf32") return Precision::tf32;
   if (name == "bf16") return Precision::bf16;
-  throw Error(message("precision \"", name, "\" is unknown; there are strict, tf32 and bf16"));
+  if (name == "f16") return Precision::f16;
+  throw Error(message("precision \"", name, "\" is unknown; there are strict, tf32, bf16 and f16"));
 }
 
 Device::Device(std::string_view mode_name, const DeviceOptions& options)

@@ -21,8 +21,8 @@ OperatorCall::OperatorCall(const char* name, DType compute, const Work* work)
     : name_(name), source_(detail::hearing.call), compute_(compute), backward_(RunningBackward::any()), work_(work) {}
 
 void detail::update_hearing() noexcept {
-  const bool observed = observer != nullptr || (innermost_scope != nullptr && innermost_scope->observer != nullptr);
-  hearing.on = hearing.call == nullptr && (hearing.listener != nullptr || observed);
+  const bool scope = innermost_scope != nullptr && innermost_scope->hears();
+  hearing.on = hearing.call == nullptr && (hearing.listener != nullptr || observer != nullptr || scope);
 }
 
 void Observer::begin() noexcept {

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "autograd/node.hpp"
+#include "autograd/place.hpp"
 #include "nn/call_log.hpp"
 #include "run/recording.hpp"
 #include "tern/autograd/tape.hpp"
@@ -121,8 +122,10 @@ void Module::to(DType dtype) {
   expects<DTypeError>(is_floating(dtype), "nn: ", describe(), " cannot compute in ", dtype,
                       "; convert to a floating dtype");
   const auto convert = [](const Tensor& tensor, DType to) {
-    if (tensor.defined() && is_floating(tensor.dtype()) && tensor.dtype() != to)
-      autograd::Handle::replace(tensor, tensor.detach().to(to).contiguous());
+    if (!tensor.defined() || !is_floating(tensor.dtype()) || tensor.dtype() == to) return;
+    const Tensor converted = tensor.detach().to(to).contiguous();
+    autograd::take_place(tensor, converted);
+    autograd::Handle::replace(tensor, converted);
   };
   for (const NamedTensor& parameter : named_parameters()) convert(parameter.tensor, dtype);
   for (const NamedTensor& buffer : named_buffers()) convert(buffer.tensor, scalar_of(dtype));

@@ -65,6 +65,7 @@ Unrolled Recurrent::unroll(const Tensor& given, const RecurrentState& state, con
   }
   const auto directions = static_cast<std::size_t>(options_.bidirectional ? 2 : 1);
   const auto count = static_cast<std::int64_t>(weights_.size());
+  expects(cell_ == Cell::lstm || !state.cell.defined(), name(), ": a cell state, which only LSTM has");
   for (const Tensor& one : {state.hidden, state.cell})
     expects<ShapeError>(!one.defined() || (one.rank() == 3 && one.size(0) == count), name(), ": a state of ",
                         one.defined() ? one.shape() : Shape{}, ", expected [", count, ", N, ", hidden_, "]");

@@ -152,6 +152,7 @@ graph::Graph Importer::build() {
   if (opset != model_.opsets.end() && opset->second > newest_opset)
     lack("", "", message("has operator set ", opset->second, ", newer than ", newest_opset),
          "convert it to that operator set");
+  for (const std::string& what : ambiguous_names(model_)) lack("", "", what, "repair the file");
   // Models without an operator set are older than all.
   if (!lacks_.empty()) throw OnnxError(name_, lacks_);
   read_initializers();

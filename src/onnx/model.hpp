@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -121,6 +122,9 @@ TensorProto parse_tensor(std::string_view bytes, const std::string& name);
 /// The elements as a tensor. `folder` has external data. Throws FileError, or OnnxError for an element type that no
 /// tensor has.
 Tensor to_tensor(const TensorProto& proto, const std::string& folder);
+
+/// What is wrong with names: values and attributes that have the name of another one.
+std::set<std::string> ambiguous_names(const ModelProto& model);
 
 /// The bytes of a message.
 std::string to_bytes(const ModelProto& model);

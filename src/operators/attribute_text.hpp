@@ -64,7 +64,8 @@ void write(std::string& text, const T& value) {
   } else if constexpr (std::is_same_v<T, DType>) {
     text += name_of(value);
   } else if constexpr (std::is_same_v<T, std::string>) {
-    text += value;
+    for (const char c : value)  // an equation, in which spaces say nothing
+      if (c != ' ') text += c;
   } else if constexpr (std::is_enum_v<T>) {
     text += names_of<T>()[static_cast<std::size_t>(value)];
   } else if constexpr (std::is_integral_v<T>) {
@@ -73,8 +74,9 @@ void write(std::string& text, const T& value) {
     write_number(text, value);
   } else if constexpr (std::is_same_v<T, Number>) {
     if (value.is_integer()) return write(text, value.template to<std::int64_t>());
+    const std::size_t begin = text.size();
     write_number(text, value.template to<double>());
-    if (text.find_first_of(".en") == std::string::npos) text += ".0";
+    if (text.find_first_of(".en", begin) == std::string::npos) text += ".0";
   } else if constexpr (std::is_same_v<T, Pair> || std::is_same_v<T, Scale>) {
     write(text, value.h);
     text += 'x';

@@ -28,6 +28,11 @@ Tensor joined(Scatter join, const Tensor& a, const Tensor& b) {
   }
 }
 
+// A factor only where `there`: elsewhere its gradient would be 0 times the other one, which may be infinite.
+Tensor factor_where(Scatter join, const Tensor& there, const Tensor& x) {
+  return join == Scatter::mul ? where(there, x, number_like(x, 1)) : x;
+}
+
 // Rows of a source [n, R] for the rows `places` [n] of a tensor of `count` rows, sorted by place.
 struct Arrivals {
   Tensor rows;    // [n, R], each joined with those before it for the same place
@@ -40,7 +45,8 @@ struct Arrivals {
     for (std::int64_t reach = 1; join != Scatter::none && reach < n; reach *= 2) {
       const Tensor same = equal(runs.places.slice(0, reach, n), runs.places.slice(0, 0, n - reach)).unsqueeze(1);
       const Tensor late = rows.slice(0, reach, n);
-      const Tensor further = where(same, joined(join, rows.slice(0, 0, n - reach), late), late);
+      const Tensor early = factor_where(join, same, rows.slice(0, 0, n - reach));
+      const Tensor further = where(same, joined(join, early, late), late);
       rows = cat({rows.slice(0, 0, reach), further}, 0);
     }
     winner = add_rows(op, mul(runs.last, add(positions(n), 1)), runs.places, count).unsqueeze(1);
@@ -56,7 +62,8 @@ Tensor with_rows(const char* op, const Tensor& x, const Tensor& places, const Te
   const Tensor last = clamp(sub(arrivals.winner, 1), 0, infinity).to(DType::int64).reshape({count});
   const Tensor picked = rows_at(op, arrivals.rows, last);
   const bool joins = options.join != Scatter::none && options.include_self;
-  return where(is_there, joins ? joined(options.join, x, picked) : picked, x);
+  if (!joins) return where(is_there, picked, x);
+  return where(is_there, joined(options.join, x, factor_where(options.join, is_there, picked)), x);
 }
 
 // The same for the largest or smallest, whose gradient goes to all of equal elements.
@@ -171,7 +178,11 @@ Tensor scatter_reduce(const Tensor& x, std::int64_t dim, const Tensor& index, co
     return traced("scatter_reduce", x, dim, index, source, options);
   constexpr const char* op = "scatter_reduce";
   check_source(op, x, index, source);
-  const Tensor places = places_of(op, x.shape(), dim, index);
+  const int place = dim_of(op, dim, x.rank());
+  const double size = x.rank() == 0 ? 1 : static_cast<double>(x.shape()[place]);
+  const Tensor given = checked_index(op, index).to(DType::float64);
+  const Tensor whole = where(less(given, 0), add(given, size), given).to(DType::int64);
+  const Tensor places = places_of(op, x.shape(), dim, whole);
   return scattered(op, as_rows(x), places, as_rows(source), options).reshape(x.shape());
 }
 

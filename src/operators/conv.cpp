@@ -189,6 +189,13 @@ bool activates_apart(const Conv2dCall& call) {
   return recording(call.x, call.weight, call.bias) || scalar_of(call.x.dtype()) != call.x.dtype();
 }
 
+/// Whether 16-bit tensors are converted for float32 kernels: operators that round in between are then kept apart.
+bool converts(const char* op, DType dtype) {
+  bool missing = false;
+  kernels::with_compute_type(dtype, [&]<class T>() { missing = mode_of(op).template table<T>() == nullptr; });
+  return missing;
+}
+
 Conv2dCall without_activation(Conv2dCall call) {
   call.options.activation = Activation::none;
   return call;
@@ -234,7 +241,7 @@ Tensor conv2d_add(const Tensor& x, const Tensor& weight, const Tensor& bias, con
   expects<ShapeError>(added.shape() == shape, "conv2d_add: what is added is ", added.shape(), ", expected ", shape);
   const bool clips = options.activation == Activation::none || options.activation == Activation::relu ||
                      options.activation == Activation::relu6;
-  if (!clips || recording(x, weight, bias, added) || scalar_of(x.dtype()) != x.dtype()) {
+  if (!clips || recording(x, weight, bias, added) || converts("conv2d_add", x.dtype())) {
     const Conv2dCall plain = without_activation(call);
     return activate(add(convolved(plain, prepare(plain)), added), options.activation);
   }

@@ -21,10 +21,20 @@ std::int64_t area_of(const char* op, const Tensor& x) {
   return area;
 }
 
-void check_per_channel(const char* which, const Tensor& x, const Tensor& values, DType dtype) {
+// Beside 16 bits, weights and biases may have x's dtype or float32, in which kernels take them.
+void check_parameter_dtype(const char* op, const char* which, const Tensor& x, const Tensor& values) {
+  expects<DTypeError>(values.dtype() == x.dtype() || values.dtype() == scalar_of(x.dtype()), op, ": ", which, " is ",
+                      values.dtype(), ", expected ", scalar_of(x.dtype()), " beside an input of ", x.dtype(),
+                      "; convert one with to(...)");
+}
+Tensor widened(const Tensor& values) { return values.defined() ? values.to(scalar_of(values.dtype())) : values; }
+
+void check_per_channel(const char* which, const Tensor& x, const Tensor& values, bool statistics) {
   if (!values.defined()) return;
-  expects<DTypeError>(values.dtype() == dtype, "batch_norm: ", which, " is ", values.dtype(), ", expected ", dtype,
-                      " beside an input of ", x.dtype(), "; convert one with to(...)");
+  if (!statistics) check_parameter_dtype("batch_norm", which, x, values);
+  const DType kept = scalar_of(x.dtype());
+  expects<DTypeError>(!statistics || values.dtype() == kept, "batch_norm: ", which, " is ", values.dtype(),
+                      ", expected ", kept, " beside an input of ", x.dtype(), "; convert one with to(...)");
   expects<ShapeError>(values.shape() == Shape{x.shape()[1]}, "batch_norm: ", which, " ", values.shape(),
                       " does not fit the ", x.shape()[1], " channels of input ", x.shape());
 }
@@ -89,14 +99,16 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Ten
                                  x.defined() ? layout_for(x) : Layout::channels_first,
                                  options.activation};
   const DType kept = scalar_of(x.dtype());
-  check_per_channel("weight", x, weight, x.dtype());
-  check_per_channel("bias", x, bias, x.dtype());
-  check_per_channel("running_mean", x, running_mean, kept);
-  check_per_channel("running_var", x, running_var, kept);
+  check_per_channel("weight", x, weight, false);
+  check_per_channel("bias", x, bias, false);
+  check_per_channel("running_mean", x, running_mean, true);
+  check_per_channel("running_var", x, running_var, true);
   expects(weight.defined() == bias.defined(), "batch_norm: weight and bias come together or not at all");
   expects(running_mean.defined() == running_var.defined(),
           "batch_norm: running_mean and running_var come together or not at all");
   expects(options.training || running_mean.defined(), "batch_norm: inference needs running_mean and running_var");
+  if (weight.defined() && (weight.dtype() != kept || bias.dtype() != kept))
+    return batch_norm(x, widened(weight), widened(bias), running_mean, running_var, options, added);
   if (running_mean.defined() && !(running_mean.is_contiguous() && running_var.is_contiguous())) {
     // Kernels need contiguous statistics: copies, which are written back.
     const Tensor mean = running_mean.contiguous(), var = running_var.contiguous();
@@ -120,8 +132,8 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Ten
     visit("batch_norm", x.dtype(), [&]<class T>() {
       const Call<T> call;
       call.table().normalization.batch_norm_inference(
-          call.context(), call.out(out), call.in(whole), call.in(scale), call.in(shift), call.in(whole_added),
-          call.scalars_in(running_mean), call.scalars_in(running_var), sizes);
+          call.context(), call.out(out), call.in(whole), call.scalars_in(scale), call.scalars_in(shift),
+          call.in(whole_added), call.scalars_in(running_mean), call.scalars_in(running_var), sizes);
     });
     return out;
   }
@@ -134,8 +146,8 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Ten
     const Call<T> call;
     call.table().normalization.batch_norm(call.context(), call.out(out), call.scalars_out(mean),
                                           call.scalars_out(inverse_deviation), call.scalars_inout(running_mean),
-                                          call.scalars_inout(running_var), call.in(whole), call.in(scale),
-                                          call.in(shift), call.in(whole_added), sizes);
+                                          call.scalars_inout(running_var), call.in(whole), call.scalars_in(scale),
+                                          call.scalars_in(shift), call.in(whole_added), sizes);
   });
   const bool activates = options.activation != Activation::none;
   if (recording(x, weight, bias, added))
@@ -146,16 +158,17 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Ten
             added_needs = added.defined() && needs(added)](const Tensor& grad) {
              const Tensor whole_grad = in_layout(grad, sizes.layout);
              Tensor grad_in = x_needs ? empty_in(sizes.layout, grad.shape(), grad.dtype()) : Tensor{};
-             Tensor grad_weight = affine ? Tensor({sizes.C}, grad.dtype()) : Tensor{};
-             Tensor grad_bias = affine ? Tensor({sizes.C}, grad.dtype()) : Tensor{};
+             Tensor grad_weight = affine ? Tensor({sizes.C}, scalar_of(grad.dtype())) : Tensor{};
+             Tensor grad_bias = affine ? Tensor({sizes.C}, scalar_of(grad.dtype())) : Tensor{};
              // Without an activation it is grad itself.
              Tensor grad_added = has_added && activates ? empty_in(sizes.layout, grad.shape(), grad.dtype()) : Tensor{};
              visit("batch_norm", grad.dtype(), [&]<class T>() {
                const Call<T> call;
                call.table().normalization.batch_norm_backward(
-                   call.context(), call.out(grad_in), call.out(grad_weight), call.out(grad_bias), call.out(grad_added),
-                   call.in(whole_grad), call.in(x.get()), call.in(weight.get()), call.in(bias.get()), call.in(y.get()),
-                   call.scalars_in(mean.get()), call.scalars_in(inverse_deviation.get()), sizes);
+                   call.context(), call.out(grad_in), call.scalars_out(grad_weight), call.scalars_out(grad_bias),
+                   call.out(grad_added), call.in(whole_grad), call.in(x.get()), call.scalars_in(weight.get()),
+                   call.scalars_in(bias.get()), call.in(y.get()), call.scalars_in(mean.get()),
+                   call.scalars_in(inverse_deviation.get()), sizes);
              });
              if (added_needs && !activates) grad_added = grad;
              return Gradients{grad_in, grad_weight, grad_bias, grad_added};
@@ -169,7 +182,7 @@ namespace {
 
 void check_parameter(const char* op, const char* which, const Tensor& x, const Tensor& values, const Shape& shape) {
   if (!values.defined()) return;
-  check_dtypes(op, x, values);
+  check_parameter_dtype(op, which, x, values);
   expects<ShapeError>(values.shape() == shape, op, ": ", which, " ", values.shape(), " beside an input of ", x.shape(),
                       ", expected ", shape);
 }
@@ -198,6 +211,8 @@ Tensor row_norm(const char* op, const Tensor& x, const Tensor& weight, const Ten
   sizes.length = empty ? 0 : x.numel() / sizes.rows;
   const DType kept = scalar_of(x.dtype());
   const Tensor whole = x.detach().contiguous();
+  if ((weight.defined() && weight.dtype() != kept) || (bias.defined() && bias.dtype() != kept))
+    return row_norm(op, x, widened(weight), widened(bias), sizes);
   const Tensor scale = weight.defined() ? weight.detach().contiguous() : Tensor{};
   const Tensor shift = bias.defined() ? bias.detach().contiguous() : Tensor{};
   Tensor out(x.shape(), x.dtype()), inverse_deviation({sizes.rows}, kept);
@@ -206,8 +221,8 @@ Tensor row_norm(const char* op, const Tensor& x, const Tensor& weight, const Ten
     visit(op, x.dtype(), [&]<class T>() {
       const Call<T> call;
       call.table().normalization.row_norm(call.context(), call.out(out), call.scalars_out(mean),
-                                          call.scalars_out(inverse_deviation), call.in(whole), call.in(scale),
-                                          call.in(shift), sizes);
+                                          call.scalars_out(inverse_deviation), call.in(whole), call.scalars_in(scale),
+                                          call.scalars_in(shift), sizes);
     });
   if (recording(x, weight, bias))
     record(op, out, {x, weight, bias},
@@ -217,20 +232,21 @@ Tensor row_norm(const char* op, const Tensor& x, const Tensor& weight, const Ten
             parameters = weight.defined() ? weight.shape()
                          : bias.defined() ? bias.shape()
                                           : Shape{}](const Tensor& grad) {
-             const auto gradient_if = [&](bool needed, const Shape& shape) {
-               return !needed ? Tensor{} : empty ? zeros(shape, grad.dtype()) : Tensor(shape, grad.dtype());
+             const auto gradient_if = [&](bool needed, const Shape& shape, DType dtype) {
+               return !needed ? Tensor{} : empty ? zeros(shape, dtype) : Tensor(shape, dtype);
              };
-             Tensor grad_x = gradient_if(x_needs, grad.shape());
-             Tensor grad_weight = gradient_if(weight_needs, parameters);
-             Tensor grad_bias = gradient_if(bias_needs, parameters);
+             const DType wide = scalar_of(grad.dtype());
+             Tensor grad_x = gradient_if(x_needs, grad.shape(), grad.dtype());
+             Tensor grad_weight = gradient_if(weight_needs, parameters, wide);
+             Tensor grad_bias = gradient_if(bias_needs, parameters, wide);
              const Tensor grad_y = grad.contiguous();
              if (!empty)
                visit(op, grad.dtype(), [&]<class T>() {
                  const Call<T> call;
-                 call.table().normalization.row_norm_backward(call.context(), call.out(grad_x), call.out(grad_weight),
-                                                              call.out(grad_bias), call.in(grad_y), call.in(x.get()),
-                                                              call.in(weight.get()), call.scalars_in(mean.get()),
-                                                              call.scalars_in(inverse_deviation.get()), sizes);
+                 call.table().normalization.row_norm_backward(
+                     call.context(), call.out(grad_x), call.scalars_out(grad_weight), call.scalars_out(grad_bias),
+                     call.in(grad_y), call.in(x.get()), call.scalars_in(weight.get()), call.scalars_in(mean.get()),
+                     call.scalars_in(inverse_deviation.get()), sizes);
                });
              return Gradients{grad_x, grad_weight, grad_bias};
            });

@@ -5,6 +5,8 @@
 #include "operators/attribute_text.hpp"
 #include "operators/inside_call.hpp"
 #include "operators/op_list.hpp"
+#include "operators/traced.hpp"
+#include "tern/operators/shape.hpp"
 
 namespace tern::operators {
 
@@ -46,8 +48,36 @@ const Op& op(std::string_view name) {
   return *found;
 }
 
+namespace {
+
+/// The inputs as `op` takes them in mixed precision: a listener hears the casts, and backward casts the gradients back.
+void convert(const Op& op, std::vector<Tensor>& inputs, DType narrow) {
+  const auto is = [](const Tensor& x, DType dtype) { return x.defined() && x.dtype() == dtype; };
+  const auto narrows = [&](const Tensor& x) { return is(x, narrow); };
+  const bool widens = op.mixed() == Mixed::widens;
+  if (op.mixed() == Mixed::keeps || (op.mixed() == Mixed::joins && std::ranges::none_of(inputs, narrows))) return;
+  for (Tensor& input : inputs)
+    if (is(input, widens ? narrow : DType::float32)) input = cast(input, widens ? DType::float32 : narrow);
+}
+
+/// Inside an operator, and in its backward, tensors keep their dtypes.
+class AsItIs {
+ public:
+  AsItIs() = default;
+  AsItIs(const AsItIs&) = delete;
+  AsItIs& operator=(const AsItIs&) = delete;
+  ~AsItIs() { scope_.activations = outer_; }
+
+ private:
+  Scope& scope_ = current_scope();
+  const DType outer_ = std::exchange(scope_.activations, DType::float32);
+};
+
+}  // namespace
+
 std::vector<Tensor> TracedCall::run(const char* name) {
   const Op& called = op(name);
+  if (const DType narrow = activations(); narrow != DType::float32) convert(called, inputs_, narrow);
   OpListener* const listener = detail::hearing.listener;
   const Attributes attributes(std::move(attributes_));
   std::vector<Tensor> results;
@@ -58,6 +88,7 @@ std::vector<Tensor> TracedCall::run(const char* name) {
     call.flops = inferred.flops;
   } else {
     const InsideCall inside(call);
+    const AsItIs exact;
     results = called.run(inputs_, attributes);
   }
   if (listener != nullptr) listener->called(call);

@@ -71,8 +71,8 @@ template <class Result, class... Parameters>
 class FunctionOp final : public Op {
  public:
   using Function = Result (*)(Parameters...);
-  FunctionOp(const char* name, Function function, std::vector<const char*> names, EffectOf effect_of)
-      : Op(name, results_of()), function_(function), names_(std::move(names)), effect_(effect_of) {
+  FunctionOp(const char* name, Function function, std::vector<const char*> names, EffectOf effect_of, Mixed mixed)
+      : Op(name, results_of(), mixed), function_(function), names_(std::move(names)), effect_(effect_of) {
     expects(names_.size() == (0 + ... + !is_input<std::remove_cvref_t<Parameters>>), name,
             ": the list has another number of attributes");
   }
@@ -172,8 +172,13 @@ class FunctionOp final : public Op {
 
 template <class Result, class... Parameters>
 std::unique_ptr<Op> make_op(const char* name, Result (*function)(Parameters...), std::vector<const char*> names = {},
-                            EffectOf effect = nullptr) {
-  return std::make_unique<FunctionOp<Result, Parameters...>>(name, function, std::move(names), effect);
+                            EffectOf effect = nullptr, Mixed mixed = Mixed::joins) {
+  return std::make_unique<FunctionOp<Result, Parameters...>>(name, function, std::move(names), effect, mixed);
+}
+template <class Result, class... Parameters>
+std::unique_ptr<Op> make_op(const char* name, Result (*function)(Parameters...), std::vector<const char*> names,
+                            Mixed mixed) {
+  return make_op(name, function, std::move(names), nullptr, mixed);
 }
 
 }  // namespace tern::operators

@@ -23,7 +23,6 @@ void append_arithmetic(OpList& ops) {
                                                              {"div", div},
                                                              {"maximum", maximum},
                                                              {"minimum", minimum},
-                                                             {"pow", pow},
                                                              {"fmod", fmod},
                                                              {"remainder", remainder},
                                                              {"floor_divide", floor_divide},
@@ -44,6 +43,7 @@ void append_arithmetic(OpList& ops) {
                                                              {"atan2", atan2},
                                                              {"prelu", prelu}})
     ops.push_back(make_op(name, function));
+  ops.push_back(make_op("pow", static_cast<Binary>(pow), {}, Mixed::widens));
   ops.push_back(make_op("add_all", add_all));
   ops.push_back(make_op("add_number", static_cast<WithNumber>(add), {"b"}));
   ops.push_back(make_op("sub_number", static_cast<WithNumber>(sub), {"b"}));
@@ -51,7 +51,7 @@ void append_arithmetic(OpList& ops) {
   ops.push_back(make_op("div_number", static_cast<WithNumber>(div), {"b"}));
   ops.push_back(make_op("number_sub", static_cast<OfNumber>(sub), {"a"}));
   ops.push_back(make_op("number_div", static_cast<OfNumber>(div), {"a"}));
-  ops.push_back(make_op("pow_number", static_cast<WithNumber>(pow), {"exponent"}));
+  ops.push_back(make_op("pow_number", static_cast<WithNumber>(pow), {"exponent"}, Mixed::widens));
   ops.push_back(make_op("isclose", isclose, {"rtol", "atol", "equal_nan"}));
   ops.push_back(make_op("where", static_cast<Mixture>(where)));
   ops.push_back(make_op("masked_fill", masked_fill, {"value"}));
@@ -63,7 +63,6 @@ void append_arithmetic(OpList& ops) {
 
 void append_functions(OpList& ops) {
   for (const auto& [name, function] : std::initializer_list<std::pair<const char*, Unary>>{{"neg", neg},
-                                                                                           {"exp", exp},
                                                                                            {"log", log},
                                                                                            {"sqrt", sqrt},
                                                                                            {"abs", abs},
@@ -76,10 +75,7 @@ void append_functions(OpList& ops) {
                                                                                            {"trunc", trunc},
                                                                                            {"tan", tan},
                                                                                            {"log1p", log1p},
-                                                                                           {"expm1", expm1},
                                                                                            {"square", square},
-                                                                                           {"reciprocal", reciprocal},
-                                                                                           {"rsqrt", rsqrt},
                                                                                            {"sign", sign},
                                                                                            {"isnan", isnan},
                                                                                            {"isinf", isinf},
@@ -88,12 +84,9 @@ void append_functions(OpList& ops) {
                                                                                            {"logical_not", logical_not},
                                                                                            {"log2", log2},
                                                                                            {"log10", log10},
-                                                                                           {"exp2", exp2},
                                                                                            {"asin", asin},
                                                                                            {"acos", acos},
                                                                                            {"atan", atan},
-                                                                                           {"sinh", sinh},
-                                                                                           {"cosh", cosh},
                                                                                            {"asinh", asinh},
                                                                                            {"acosh", acosh},
                                                                                            {"atanh", atanh},
@@ -113,6 +106,15 @@ void append_functions(OpList& ops) {
                                                                                            {"softsign", softsign},
                                                                                            {"tanhshrink", tanhshrink}})
     ops.push_back(make_op(name, function));
+  // The range of float16 ends at 65504.
+  for (const auto& [name, function] : std::initializer_list<std::pair<const char*, Unary>>{{"exp", exp},
+                                                                                           {"exp2", exp2},
+                                                                                           {"expm1", expm1},
+                                                                                           {"sinh", sinh},
+                                                                                           {"cosh", cosh},
+                                                                                           {"reciprocal", reciprocal},
+                                                                                           {"rsqrt", rsqrt}})
+    ops.push_back(make_op(name, function, {}, Mixed::widens));
   ops.push_back(make_op("leaky_relu", leaky_relu, {"negative_slope"}));
   ops.push_back(make_op("elu", elu, {"alpha"}));
   ops.push_back(make_op("celu", celu, {"alpha"}));
@@ -122,25 +124,25 @@ void append_functions(OpList& ops) {
   ops.push_back(make_op("hardshrink", hardshrink, {"lambda"}));
   ops.push_back(make_op("softshrink", softshrink, {"lambda"}));
   ops.push_back(make_op("glu", glu, {"dim"}));
-  ops.push_back(make_op("softmax", softmax, {"dim", "dtype"}));
-  ops.push_back(make_op("log_softmax", log_softmax, {"dim", "dtype"}));
+  ops.push_back(make_op("softmax", softmax, {"dim", "dtype"}, Mixed::widens));
+  ops.push_back(make_op("log_softmax", log_softmax, {"dim", "dtype"}, Mixed::widens));
 }
 
 void append_reductions(OpList& ops) {
-  ops.push_back(make_op("sum", sum, {"dims", "keep_dims", "dtype"}));
+  ops.push_back(make_op("sum", sum, {"dims", "keep_dims", "dtype"}, Mixed::widens));
   ops.push_back(make_op("mean", mean, {"dims", "keep_dims", "dtype"}));
   ops.push_back(make_op("var", var, {"dims", "correction", "keep_dims"}));
   ops.push_back(make_op("std", std, {"dims", "correction", "keep_dims"}));
   ops.push_back(make_op("max", max, {"dims", "keep_dims"}));
   ops.push_back(make_op("min", min, {"dims", "keep_dims"}));
-  ops.push_back(make_op("prod", prod, {"dims", "keep_dims", "dtype"}));
-  ops.push_back(make_op("norm", norm, {"order", "dims", "keep_dims"}));
-  ops.push_back(make_op("logsumexp", logsumexp, {"dims", "keep_dims"}));
+  ops.push_back(make_op("prod", prod, {"dims", "keep_dims", "dtype"}, Mixed::widens));
+  ops.push_back(make_op("norm", norm, {"order", "dims", "keep_dims"}, Mixed::widens));
+  ops.push_back(make_op("logsumexp", logsumexp, {"dims", "keep_dims"}, Mixed::widens));
   ops.push_back(make_op("any", any, {"dims", "keep_dims"}));
   ops.push_back(make_op("all", all, {"dims", "keep_dims"}));
   ops.push_back(make_op("sum_to", sum_to, {"shape"}));
-  ops.push_back(make_op("cumsum", cumsum, {"dim", "dtype"}));
-  ops.push_back(make_op("cumprod", cumprod, {"dim", "dtype"}));
+  ops.push_back(make_op("cumsum", cumsum, {"dim", "dtype"}, Mixed::widens));
+  ops.push_back(make_op("cumprod", cumprod, {"dim", "dtype"}, Mixed::widens));
   ops.push_back(make_op("argmax", argmax, {"dim", "keep_dims"}));
   ops.push_back(make_op("argmin", argmin, {"dim", "keep_dims"}));
 }

@@ -21,7 +21,7 @@ void append_shapes(OpList& ops) {
   ops.push_back(make_op("expand", expand, {"shape"}));
   ops.push_back(make_op("flip", flip, {"dims"}));
   ops.push_back(make_op("copy", copy));
-  ops.push_back(make_op("cast", cast, {"dtype"}));
+  ops.push_back(make_op("cast", cast, {"dtype"}, Mixed::keeps));
   ops.push_back(make_op("cat", cat, {"dim"}));
   ops.push_back(make_op("stack", stack, {"dim"}));
   ops.push_back(make_op("split", split, {"sizes", "dim"}));

@@ -66,7 +66,7 @@ struct Layer {
   DType wide;
   Tensor weight, bias;          // of the hidden state
   std::vector<Tensor> entered;  // weight_ih x + bias_ih of each step
-  Tensor lengths;               // [N, 1] float64
+  std::vector<Tensor> runs;     // of each step: [N, 1] bool, whether a sequence still goes on; empty without lengths
 
   Layer(const char* name, std::int64_t gates, const Tensor& x, const Tensor& weight_ih, const Tensor& weight_hh,
         const Tensor& bias_ih, const Tensor& bias_hh, const Tensor& given_lengths)
@@ -93,14 +93,18 @@ struct Layer {
     const auto widened = [&](const Tensor& of) { return of.defined() ? of.to(wide) : of; };
     weight = widened(weight_hh);
     bias = widened(bias_hh);
-    entered = unbind(linear(widened(x), widened(weight_ih), widened(bias_ih)), 0);
+    Tensor taken = widened(x);
     if (given_lengths.defined()) {
       expects<DTypeError>(given_lengths.dtype() == DType::int64 || given_lengths.dtype() == DType::int32, op,
                           ": lengths are ", given_lengths.dtype(), ", expected int64");
       expects<ShapeError>(given_lengths.shape() == Shape{batch}, op, ": lengths ", given_lengths.shape(),
                           ", expected [", batch, "]");
-      lengths = given_lengths.to(DType::float64).reshape({batch, 1});
+      const Tensor lengths = given_lengths.to(DType::float64).reshape({batch, 1});
+      for (std::int64_t t = 0; t < steps; ++t) runs.push_back(greater(lengths, static_cast<double>(t)));
+      // What lies behind a sequence's end may be anything, and would reach the gradients as 0 times that.
+      taken = where(stack(runs, 0), taken, number_like(taken, 0));
     }
+    entered = unbind(linear(taken, widened(weight_ih), widened(bias_ih)), 0);
   }
 
   Tensor start(const char* which, const Tensor& state, const Tensor& x) const {
@@ -126,10 +130,9 @@ struct Layer {
       const std::vector<Tensor> before = states;
       advance(entered[at], states);
       outputs[at] = states[0];
-      if (!lengths.defined()) continue;
-      const Tensor lasts = greater(lengths, static_cast<double>(t));
-      outputs[at] = where(lasts, states[0], number_like(states[0], 0));
-      for (std::size_t k = 0; k < states.size(); ++k) states[k] = where(lasts, states[k], before[k]);
+      if (runs.empty()) continue;
+      outputs[at] = where(runs[at], states[0], number_like(states[0], 0));
+      for (std::size_t k = 0; k < states.size(); ++k) states[k] = where(runs[at], states[k], before[k]);
     }
     std::vector<Tensor> results{stack(outputs, 0).to(dtype)};
     for (const Tensor& state : states) results.push_back(state.to(dtype));

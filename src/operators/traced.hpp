@@ -1,6 +1,6 @@
 #pragma once
-// Each public operator reports its calls to the thread's listener, and to the observers of its kernels. Its first line
-// is
+// Each public operator reports its calls to the thread's listener and to the observers of its kernels, and in mixed
+// precision gets inputs of the dtypes that its schema states. Its first line is
 //
 //     if (traces()) return traced("relu", x);
 
@@ -29,7 +29,7 @@ class TracedCall {
   void add(const T& attribute) {
     attributes_.emplace_back(attribute);
   }
-  /// Runs or infers the operator of this name and tells the listener.
+  /// Runs or infers the operator of this name and tells the listener, if there is one.
   std::vector<Tensor> run(const char* name);
 
  private:

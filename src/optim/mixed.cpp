@@ -1,19 +1,75 @@
 #include "tern/optim/mixed.hpp"
 
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <mutex>
 #include <string>
+#include <unordered_map>
 #include <utility>
 
+#include "autograd/place.hpp"
 #include "optim/composed.hpp"
+#include "optim/sum_of_squares.hpp"
 #include "tern/operators/reduction.hpp"
 
 namespace tern::optim {
 
 // ---- MasterWeights ----
 
+namespace {
+
+/// The versions of weights when they were their masters, rounded; by storage, so that MasterWeights may be moved.
+struct Rounded {
+  struct Entry {
+    std::weak_ptr<Storage> storage;
+    std::uint64_t version = 0;
+  };
+  std::mutex mutex;
+  std::unordered_map<const Storage*, Entry> entries;
+  std::size_t swept = 64;  // number of entries at which expired ones are removed next
+
+  static Rounded& all() {
+    static Rounded rounded;
+    return rounded;
+  }
+};
+
+void note_rounded(const Tensor& weight) {
+  Rounded& all = Rounded::all();
+  const std::lock_guard lock(all.mutex);
+  if (all.entries.size() >= all.swept) {
+    std::erase_if(all.entries, [](const auto& entry) { return entry.second.storage.expired(); });
+    all.swept = std::max<std::size_t>(64, 2 * all.entries.size());
+  }
+  const std::shared_ptr<Storage> storage = weight.shared_storage();
+  all.entries[storage.get()] = {storage, storage->version()};
+}
+
+bool is_rounded(const Tensor& weight) {
+  Rounded& all = Rounded::all();
+  const std::lock_guard lock(all.mutex);
+  const auto found = all.entries.find(weight.shared_storage().get());
+  return found != all.entries.end() && found->second.storage.lock() == weight.shared_storage() &&
+         found->second.version == weight.storage().version();
+}
+
+/// A weight that somebody has changed since, by a checkpoint for instance, is taken up by its master, but for elements
+/// that are the master's, rounded. Without a look at the elements on the host, which a recording could not have.
+void take_up(Tensor& master, const Tensor& weight) {
+  if (is_rounded(weight)) return;
+  master.copy_(operators::where(operators::equal(master.to(weight.dtype()), weight), master, wide(weight)));
+  note_rounded(weight);
+}
+
+}  // namespace
+
 MasterWeights::MasterWeights(std::vector<Tensor> weights) : weights_(std::move(weights)) {
   for (const Tensor& weight : weights_) {
     const bool narrow = weight.dtype() != scalar_of(weight.dtype());
     masters_.push_back(narrow ? wide(weight.detach()).set_requires_grad() : weight);
+    if (narrow) autograd::take_place(weight, masters_.back());
+    if (narrow) note_rounded(weight);
   }
 }
 
@@ -23,6 +79,7 @@ void MasterWeights::load_gradients(const Tensor& factor) {
   const NoGrad no_grad;
   for (std::size_t i = 0; i < weights_.size(); ++i) {
     Tensor& master = masters_[i];
+    if (!master.is(weights_[i])) take_up(master, weights_[i]);
     const Tensor& gradient = weights_[i].grad();
     if (!gradient.defined()) {
       if (!master.is(weights_[i])) master.zero_grad();
@@ -36,19 +93,23 @@ void MasterWeights::load_gradients(const Tensor& factor) {
 
 void MasterWeights::store() {
   const NoGrad no_grad;
-  for (std::size_t i = 0; i < weights_.size(); ++i)
-    if (!masters_[i].is(weights_[i])) weights_[i].copy_(masters_[i]);
+  for (std::size_t i = 0; i < weights_.size(); ++i) {
+    if (masters_[i].is(weights_[i])) continue;
+    weights_[i].copy_(masters_[i]);
+    note_rounded(weights_[i]);
+  }
 }
 
 // ---- GradScaler ----
 
 GradScaler::GradScaler(const GradScalerOptions& options)
     : options_(options), scale_(scalar(static_cast<float>(options.scale))), finite_steps_(scalar(0.0f)) {
-  expects(
-      options.scale > 0 && options.growth > 1 && options.backoff > 0 && options.backoff < 1 && options.interval >= 1,
-      "GradScaler: scale ", options.scale, ", growth ", options.growth, ", backoff ", options.backoff, ", interval ",
-      options.interval,
-      "; expected a scale above 0, a growth above 1, a backoff between 0 and 1 and an interval of 1 or more");
+  const bool finite = std::isfinite(static_cast<float>(options.scale)) && std::isfinite(options.growth);
+  expects(finite && options.scale > 0 && options.growth > 1 && options.backoff > 0 && options.backoff < 1 &&
+              options.interval >= 1,
+          "GradScaler: scale ", options.scale, ", growth ", options.growth, ", backoff ", options.backoff,
+          ", interval ", options.interval,
+          "; expected a scale above 0, a growth above 1, a backoff between 0 and 1 and an interval of 1 or more");
 }
 
 Tensor GradScaler::scale(const Tensor& loss) const { return loss * scale_.to(loss.dtype()); }
@@ -57,6 +118,14 @@ namespace {
 
 /// Whether all gradients are finite, on the device. Neither infinity nor NaN vanishes in a sum.
 Tensor all_finite(const std::vector<Tensor>& parameters) {
+  if (const SumOfSquares over_ranks = sum_over_ranks.load()) {  // other ranks may have parts
+    std::vector<Tensor> sums;
+    for (const Tensor& parameter : parameters)
+      sums.push_back(parameter.grad().defined() ? operators::sum(parameter.grad().to(DType::float64)).reshape({1})
+                                                : Tensor{});
+    const Tensor total = over_ranks(parameters, sums);
+    return total.defined() ? operators::isfinite(total).reshape({}) : operators::isfinite(scalar(0.0f));
+  }
   Tensor total = scalar(0.0f);
   for (const Tensor& parameter : parameters)
     if (parameter.grad().defined()) total = total + operators::sum(parameter.grad()).to(DType::float32);
@@ -91,7 +160,8 @@ void GradScaler::step(MasterWeights& weights, Optimizer& optimizer) {
 
   const Tensor steps = finite_steps_ + 1.0;
   const Tensor grows = steps >= static_cast<double>(options_.interval);
-  const Tensor grown = operators::where(grows, scale_ * options_.growth, scale_);
+  const Tensor more = scale_ * options_.growth;  // infinite, it would stay so
+  const Tensor grown = operators::where(operators::logical_and(grows, operators::isfinite(more)), more, scale_);
   finite_steps_.copy_(operators::where(finite, operators::where(grows, 0.0, steps), 0.0));
   scale_.copy_(operators::where(finite, grown, scale_ * options_.backoff));
 }

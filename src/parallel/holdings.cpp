@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "autograd/place.hpp"
 #include "optim/sum_of_squares.hpp"
 #include "tern/operators/arithmetic.hpp"
 #include "tern/tensor/create.hpp"
@@ -44,6 +45,11 @@ void note_holding(const Tensor& tensor, const std::shared_ptr<const Holding>& ho
     return sum_over_parameters(parameters, squares);
   };
   const std::shared_ptr<Storage> storage = tensor.shared_storage();
+  autograd::place_taken = [](const Tensor& of, const Tensor& by) {
+    const Held held = held_of(of);
+    if (held.shard != nullptr) note_holding(by, held.shard);
+    if (held.stage != nullptr) note_holding(by, held.stage);
+  };
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   all.sweep();

@@ -93,7 +93,7 @@ Copies repeat(const OperatorCall& call, DType compute, bool perturbs = false) {
 
 /// The size of one unit in float32's last place if factors are read with fewer bits.
 double coarseness(Precision precision) {
-  return precision == Precision::strict ? 1 : precision == Precision::tf32 ? 0x1p13 : 0x1p16;
+  return precision == Precision::strict ? 1 : precision == Precision::bf16 ? 0x1p16 : 0x1p13;
 }
 
 /// The largest distance from a number to the nearest value of a dtype, if that exceeds the error of computing it.

@@ -91,7 +91,7 @@ double with_epilogue(double value, const T* added, std::int64_t i, const BatchNo
 
 template <class T>
 void batch_norm(Context&, T* y, Scalar<T>* mean, Scalar<T>* inverse_deviation, Scalar<T>* running_mean,
-                Scalar<T>* running_var, const T* x, const T* weight, const T* bias, const T* added,
+                Scalar<T>* running_var, const T* x, const Scalar<T>* weight, const Scalar<T>* bias, const T* added,
                 const BatchNorm& shape) {
   const double count = static_cast<double>(shape.N * shape.area);
   for (std::int64_t c = 0; c < shape.C; ++c) {
@@ -116,9 +116,9 @@ void batch_norm(Context&, T* y, Scalar<T>* mean, Scalar<T>* inverse_deviation, S
 }
 
 template <class T>
-void batch_norm_backward(Context&, T* grad_x, T* grad_weight, T* grad_bias, T* grad_added, const T* grad_y, const T* x,
-                         const T* weight, const T* /*bias*/, const T* y, const Scalar<T>* mean,
-                         const Scalar<T>* inverse_deviation, const BatchNorm& shape) {
+void batch_norm_backward(Context&, T* grad_x, Scalar<T>* grad_weight, Scalar<T>* grad_bias, T* grad_added,
+                         const T* grad_y, const T* x, const Scalar<T>* weight, const Scalar<T>* /*bias*/, const T* y,
+                         const Scalar<T>* mean, const Scalar<T>* inverse_deviation, const BatchNorm& shape) {
   const double count = static_cast<double>(shape.N * shape.area);
   for (std::int64_t c = 0; c < shape.C; ++c) {
     const auto normalized = [&](std::int64_t i) { return (double{load(x[i])} - mean[c]) * inverse_deviation[c]; };
@@ -127,8 +127,8 @@ void batch_norm_backward(Context&, T* grad_x, T* grad_weight, T* grad_bias, T* g
     const double product = sum_over_channel(shape, c, [&](std::int64_t i) { return gradient(i) * normalized(i); });
 
     if (grad_added != nullptr) write_channel(grad_added, shape, c, gradient);
-    if (grad_weight != nullptr) grad_weight[c] = store<T>(product);
-    if (grad_bias != nullptr) grad_bias[c] = store<T>(sum);
+    if (grad_weight != nullptr) grad_weight[c] = static_cast<Scalar<T>>(product);
+    if (grad_bias != nullptr) grad_bias[c] = static_cast<Scalar<T>>(sum);
     if (grad_x == nullptr) continue;
     // Two factors on the same side of 1 are multiplied one after the other: their product may overflow a double.
     const double inverse = inverse_deviation[c], factor = value_or(weight, c, 1);
@@ -141,7 +141,7 @@ void batch_norm_backward(Context&, T* grad_x, T* grad_weight, T* grad_bias, T* g
 }
 
 template <class T>
-void batch_norm_inference(Context&, T* y, const T* x, const T* weight, const T* bias, const T* added,
+void batch_norm_inference(Context&, T* y, const T* x, const Scalar<T>* weight, const Scalar<T>* bias, const T* added,
                           const Scalar<T>* running_mean, const Scalar<T>* running_var, const BatchNorm& shape) {
   for (std::int64_t c = 0; c < shape.C; ++c) {
     const double deviation = std::sqrt(running_var[c] + shape.epsilon);
@@ -158,8 +158,8 @@ std::int64_t parameter(const RowNorm& shape, std::int64_t row, std::int64_t i) {
 }
 
 template <class T>
-void row_norm(Context&, T* y, Scalar<T>* mean, Scalar<T>* inverse_deviation, const T* x, const T* weight, const T* bias,
-              const RowNorm& shape) {
+void row_norm(Context&, T* y, Scalar<T>* mean, Scalar<T>* inverse_deviation, const T* x, const Scalar<T>* weight,
+              const Scalar<T>* bias, const RowNorm& shape) {
   const auto count = static_cast<double>(shape.length);
   for (std::int64_t row = 0; row < shape.rows; ++row) {
     const T* const in = x + row * shape.length;
@@ -179,8 +179,8 @@ void row_norm(Context&, T* y, Scalar<T>* mean, Scalar<T>* inverse_deviation, con
 }
 
 template <class T>
-void row_norm_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x,
-                       const T* weight, const Scalar<T>* mean, const Scalar<T>* inverse_deviation,
+void row_norm_backward(Context& context, T* grad_x, Scalar<T>* grad_weight, Scalar<T>* grad_bias, const T* grad_y,
+                       const T* x, const Scalar<T>* weight, const Scalar<T>* mean, const Scalar<T>* inverse_deviation,
                        const RowNorm& shape) {
   const std::int64_t parameters = shape.groups * (shape.length / shape.area);
   Sums<double> weights(context, parameters), biases(context, parameters);

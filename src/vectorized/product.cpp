@@ -5,6 +5,7 @@
 
 #include "vectorized/bfloat16/product.hpp"
 #include "vectorized/cache.hpp"
+#include "vectorized/chains.hpp"
 #include "vectorized/gemm.hpp"
 #include "vectorized/sums.hpp"
 
@@ -45,6 +46,13 @@ double transposed_cycles(const kernels::Matmul& shape, std::int64_t m, std::int6
 template <class T>
 double dots_cycles(const kernels::Matmul& shape, std::int64_t m, std::int64_t n) {
   return (0.6 * vectors<T>(shape.k) + 5) * static_cast<double>(m) * static_cast<double>(n);
+}
+
+/// relu, relu6; keeps NaN.
+template <class T>
+T clipped(T value, T top) {
+  value = value < T{0} ? T{0} : value;
+  return value > top ? top : value;
 }
 
 bool always_fits(const Problem& /*problem*/) { return true; }
@@ -112,6 +120,7 @@ Plan<T>::Plan(const Problem& problem, const Arrays<T>& arrays, std::string_view 
   algorithm_ = only != nullptr ? only : whole;
   if (packs_first()) return;
   if (m * n <= sliced_size) slices_ = std::clamp<std::int64_t>(k / slice_length, 1, most_slices);
+  chain_ = chain_length(divide_up(k, slices_));
 
   double best = -1;
   for (std::int64_t row_parts = 1; row_parts <= threads; ++row_parts) {
@@ -145,6 +154,10 @@ Plan<T>::Plan(const Problem& problem, const Arrays<T>& arrays, std::string_view 
   if (algorithm_->transposes) {
     const std::int64_t rows = divide_up(n, column_parts_) + kernels.tile_rows;
     transposed_ = divide_up(rows * transposed_row(), 16) * 16;
+  }
+  if (chain_ < longest) {
+    const std::int64_t rows = algorithm_->transposes ? divide_up(n, column_parts_) + 1 : divide_up(m, row_parts_) + 1;
+    later_ = divide_up(rows * transposed_row(), 16) * 16;
   }
   packed_ = divide_up(packed_, 16) * 16;
 }
@@ -218,6 +231,33 @@ void Plan<T>::run_dots(const Part& part, T* /*scratch*/) const {
 }
 
 template <class T>
+template <class Multiply>
+void Plan<T>::run_chains(Block<T> block, std::int64_t k, bool clip, T* later, const Multiply& multiply) const {
+  T* const c = block.c;
+  const std::int64_t c_row = block.c_row;
+  block.top = top_of<T>(problem_.activation);
+  std::int64_t first = 0;
+  do {
+    block.k = within_chain(first, k, chain_, block_k_);
+    const std::int64_t last = first + block.k;
+    block.accumulate = first % chain_ > 0;
+    block.relu = clip && last == k && k <= chain_;
+    if (first == chain_) {
+      block.c = later;
+      block.c_row = transposed_row();
+      block.row_bias = block.column_bias = nullptr;
+    }
+    multiply(block, first);
+    first = last;
+    if (first > chain_ && (first % chain_ == 0 || first == k))
+      add_chain(c, c_row, later, block.c_row, block.m, block.n);
+  } while (first < k);
+  if (!clip || k <= chain_) return;
+  for (std::int64_t i = 0; i < block.m; ++i)
+    for (std::int64_t j = 0; j < block.n; ++j) c[i * c_row + j] = clipped(c[i * c_row + j], block.top);
+}
+
+template <class T>
 void Plan<T>::run_panels(const Part& part, T* packed) const {
   const auto& kernels = gemm_kernels<T>();
   const auto& shape = problem_.shape;
@@ -225,43 +265,41 @@ void Plan<T>::run_panels(const Part& part, T* packed) const {
   const std::int64_t b_row = shape.transpose_b ? shape.k : shape.n;
   for (std::int64_t column = 0; column < part.n; column += block_columns_) {
     const std::int64_t columns = std::min(block_columns_, part.n - column);
-    for (std::int64_t first = 0; first == 0 || first < part.k; first += block_k_) {
-      const std::int64_t from = part.first_k + first;
-      Block<T> block;
-      block.k = std::min(block_k_, part.k - first);
-      block.m = part.m;
-      block.a = part.a + (shape.transpose_a ? from * shape.m : from);
-      block.a_row = shape.transpose_a ? 1 : shape.k;
-      block.a_column = shape.transpose_a ? shape.m : 1;
-      block.c = part.c + column;
-      block.c_row = shape.n;
-      block.accumulate = first > 0;
-      block.column_bias = part.bias == nullptr ? nullptr : part.bias + column;
-      block.relu = clips(problem_.activation) && slices_ == 1 && first + block_k_ >= part.k;
-      block.top = top_of<T>(problem_.activation);
-      const T* b = part.b + (shape.transpose_b ? column * shape.k + from : from * shape.n + column);
-      std::int64_t done = 0;
-      if (in_place(part.m)) {  // except the last columns
-        done = columns / width * width;
-        block.n = done;
-        block.b = b;
-        block.b_row = b_row;
-        block.b_panel = width;
-        kernels.multiply(block);
-        if (done == columns) continue;
-        block.c += done;
-        if (block.column_bias != nullptr) block.column_bias += done;
-      }
-      if (shape.transpose_b)
-        kernels.pack_transposed(packed, b, b_row, block.k, columns);
-      else
-        kernels.pack(packed, b + done, b_row, block.k, columns - done);
-      block.n = columns - done;
-      block.b = packed;
-      block.b_row = width;
-      block.b_panel = block.k * width;
-      kernels.multiply(block);
-    }
+    Block<T> whole;
+    whole.m = part.m;
+    whole.n = columns;
+    whole.a_row = shape.transpose_a ? 1 : shape.k;
+    whole.a_column = shape.transpose_a ? shape.m : 1;
+    whole.c = part.c + column;
+    whole.c_row = shape.n;
+    whole.column_bias = part.bias == nullptr ? nullptr : part.bias + column;
+    run_chains(whole, part.k, clips(problem_.activation) && slices_ == 1, packed + packed_,
+               [&](Block<T> block, std::int64_t first) {
+                 const std::int64_t from = part.first_k + first;
+                 block.a = part.a + (shape.transpose_a ? from * shape.m : from);
+                 const T* b = part.b + (shape.transpose_b ? column * shape.k + from : from * shape.n + column);
+                 std::int64_t done = 0;
+                 if (in_place(part.m)) {  // except the last columns
+                   done = columns / width * width;
+                   block.n = done;
+                   block.b = b;
+                   block.b_row = b_row;
+                   block.b_panel = width;
+                   kernels.multiply(block);
+                   if (done == columns) return;
+                   block.c += done;
+                   if (block.column_bias != nullptr) block.column_bias += done;
+                 }
+                 if (shape.transpose_b)
+                   kernels.pack_transposed(packed, b, b_row, block.k, columns);
+                 else
+                   kernels.pack(packed, b + done, b_row, block.k, columns - done);
+                 block.n = columns - done;
+                 block.b = packed;
+                 block.b_row = width;
+                 block.b_panel = block.k * width;
+                 kernels.multiply(block);
+               });
   }
 }
 
@@ -273,30 +311,27 @@ void Plan<T>::run_transposed(const Part& part, T* packed) const {
   const std::int64_t width = kernels.panel_width;
   for (std::int64_t column = 0; column < part.m; column += block_columns_) {  // of c^T
     const std::int64_t columns = std::min(block_columns_, part.m - column);
-    for (std::int64_t first = 0; first == 0 || first < part.k; first += block_k_) {
-      const std::int64_t from = part.first_k + first;
-      Block<T> block;
-      block.k = std::min(block_k_, part.k - first);
-      if (shape.transpose_a)
-        kernels.pack(packed, part.a + from * shape.m + column, shape.m, block.k, columns);
-      else
-        kernels.pack_transposed(packed, part.a + column * shape.k + from, shape.k, block.k, columns);
-      block.m = part.n;
-      block.n = columns;
-      block.a = part.b + (shape.transpose_b ? from : from * shape.n);
-      block.a_row = shape.transpose_b ? shape.k : 1;
-      block.a_column = shape.transpose_b ? 1 : shape.n;
-      block.b = packed;
-      block.b_row = width;
-      block.b_panel = block.k * width;
-      block.c = transposed;
-      block.c_row = transposed_row();
-      block.accumulate = first > 0;
-      block.row_bias = part.bias;
-      block.relu = clips(problem_.activation) && slices_ == 1 && first + block_k_ >= part.k;
-      block.top = top_of<T>(problem_.activation);
-      kernels.multiply(block);
-    }
+    Block<T> whole;
+    whole.m = part.n;
+    whole.n = columns;
+    whole.a_row = shape.transpose_b ? shape.k : 1;
+    whole.a_column = shape.transpose_b ? 1 : shape.n;
+    whole.b = packed;
+    whole.b_row = width;
+    whole.c = transposed;
+    whole.c_row = transposed_row();
+    whole.row_bias = part.bias;
+    run_chains(whole, part.k, clips(problem_.activation) && slices_ == 1, transposed + transposed_,
+               [&](Block<T> block, std::int64_t first) {
+                 const std::int64_t from = part.first_k + first;
+                 if (shape.transpose_a)
+                   kernels.pack(packed, part.a + from * shape.m + column, shape.m, block.k, columns);
+                 else
+                   kernels.pack_transposed(packed, part.a + column * shape.k + from, shape.k, block.k, columns);
+                 block.a = part.b + (shape.transpose_b ? from : from * shape.n);
+                 block.b_panel = block.k * width;
+                 kernels.multiply(block);
+               });
     kernels.transpose(part.c + column * shape.n, shape.n, transposed, transposed_row(), part.n, columns);
   }
 }
@@ -308,11 +343,7 @@ void Plan<T>::add(const T* partials) const {
   for (std::int64_t i = 0; i < size(); ++i) {
     T total = partials[i];
     for (std::int64_t slice = 1; slice < slices_; ++slice) total += partials[slice * size() + i];
-    if (clips(problem_.activation)) {
-      total = total < T{0} ? T{0} : total;
-      total = total > top ? top : total;
-    }
-    arrays_.c[i] = total;
+    arrays_.c[i] = clips(problem_.activation) ? clipped(total, top) : total;
   }
 }
 

@@ -7,6 +7,7 @@
 #include "tern/kernels/context.hpp"
 #include "tern/kernels/dot.hpp"
 #include "vectorized/clip.hpp"
+#include "vectorized/gemm.hpp"
 
 namespace tern::vectorized {
 struct Team;
@@ -45,10 +46,10 @@ class Plan {
   /// The name of the chosen algorithm.
   const char* algorithm() const { return algorithm_->name; }
   /// Whether every element is one chain along k.
-  bool sums_in_chains() const { return algorithm_->sums == Sums::chains && slices_ == 1; }
+  bool sums_in_chains() const { return algorithm_->sums == Sums::chains && slices_ == 1 && chain_ >= problem_.shape.k; }
 
   /// Elements of 64-byte aligned scratch: for each running thread, and for all of them together.
-  std::int64_t scratch() const { return packed_ + transposed_; }
+  std::int64_t scratch() const { return packed_ + transposed_ + later_; }
   std::int64_t shared() const;
 
   /// If an algorithm packs for the whole team: this member's share, complete before any part runs.
@@ -99,13 +100,17 @@ class Plan {
   void run_panels(const Part& part, T* scratch) const;
   void run_transposed(const Part& part, T* scratch) const;
   void run_dots(const Part& part, T* scratch) const;
+  /// One block of columns of c, chain by chain; multiply(block, first) gets the block of k that begins at `first`.
+  template <class Multiply>
+  void run_chains(Block<T> block, std::int64_t k, bool clip, T* later, const Multiply& multiply) const;
 
   Problem problem_;
   Arrays<T> arrays_;
   const Algorithm* algorithm_ = nullptr;
   std::int64_t slices_ = 1, row_parts_ = 1, column_parts_ = 1;
   std::int64_t block_k_ = 1, block_columns_ = 1;
-  std::int64_t packed_ = 0, transposed_ = 0;
+  std::int64_t chain_ = 1;                                ///< products that are added in one chain
+  std::int64_t packed_ = 0, transposed_ = 0, later_ = 0;  ///< elements of scratch; of a chain behind the first
 };
 
 }  // namespace tern::vectorized::product

@@ -280,7 +280,7 @@ TEST_CASE("card: a problem prepared for two streams runs beside another in a rec
 }
 
 TEST_CASE("card: a memo forgets what was found longest ago", "[card]") {
-  Memo<int, std::string> memo(3);
+  kernels::Memo<int, std::string> memo(3);
   for (int i = 0; i < 3; ++i) memo.keep(i, std::to_string(i));
   REQUIRE(memo.find(0) != nullptr);
   CHECK(memo.keep(0, "another") == "0");

@@ -168,6 +168,9 @@ TEST_CASE("targets: arrays of a NumPy file", "[data][targets]") {
              ContainsSubstring("found prices [4,3], x_train [4,3], y_train [4], expected z"));
   io::save_npz(file, {{"x", x}, {"y", tensor<std::int64_t>({1, -1, 0, 0})}});
   CHECK_THAT(said<FileError>([&] { read_npz(file); }), ContainsSubstring("found the class -1"));
+  io::save_npz(file, {{"x", x}, {"y", tensor<std::int64_t>({1, 0, 0, 1}).to(DType::boolean)}});
+  CHECK(read_npz(file).classes == no_classes);  // answers, not classes
+  CHECK(read_npz(file).labels.dtype() == DType::boolean);
   for (const std::int64_t far : {INT64_MAX, std::int64_t{1'000'000'000'000'000}, std::int64_t{65536}}) {
     io::save_npz(file, {{"x", x}, {"y", tensor<std::int64_t>({1, far, 0, 0})}});
     CHECK_THAT(said<FileError>([&] { read_npz(file); }),

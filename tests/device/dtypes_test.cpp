@@ -156,8 +156,10 @@ TEST_CASE("dtypes: numbers about elements are float32", "[device][dtypes]") {
       CHECK_THROWS_WITH(op::batch_norm(x, {}, {}, zeros({3}, dtype), ones({3}, dtype)),
                         "batch_norm: running_mean is " + half_name + ", expected float32 beside an input of " +
                             half_name + "; convert one with to(...)");
-      CHECK_THROWS_WITH(op::batch_norm(x, ones({3}), zeros({3}), mean, var),
-                        ContainsSubstring("weight is float32, expected " + half_name));
+      CHECK(op::batch_norm(x, ones({3}), zeros({3}), mean, var).dtype() == dtype);
+      const DType wide = DType::float64;
+      CHECK_THROWS_WITH(op::batch_norm(x, ones({3}, wide), zeros({3}, wide), mean, var),
+                        ContainsSubstring("weight is float64, expected float32 beside an input of " + half_name));
     }
   }
 }
@@ -325,6 +327,17 @@ TEST_CASE("dtypes: the verifier finds a fault in a 16-bit kernel, and one behind
     const Tensor a = numbers({4}, DType::bfloat16);
     CHECK_THROWS_AS(a + a, VerifyError);
     CHECK_NOTHROW(a * a);
+  }
+  Mode nan = plain();
+  nan.operators.arithmetic.add =
+      +[](Context&, float* out, const float*, const float*, const kernels::Broadcast& sizes) {
+        for (std::int64_t i = 0; i < sizes.count; ++i) out[i] = i == 1 ? std::nanf("") : 0;
+      };
+  register_mode("faulty with NaN", nan);
+  {
+    const Device device{"faulty with NaN", {.verify = true}};
+    const Tensor none = zeros({4});
+    CHECK_THROWS_AS(none + none, VerifyError);
   }
   // A result that is off by two units of its last place.
   Mode coarse = mode("sequential");

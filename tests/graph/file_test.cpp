@@ -101,3 +101,38 @@ TEST_CASE("graph files: damaged texts end in an Error", "[graph]") {
   }
   CHECK(accepted > 0);
 }
+
+TEST_CASE("graph files: names and equations of any text come back", "[graph]") {
+  const TemporaryFolder folder;
+  class Names : public nn::Module {
+   public:
+    Names() {
+      weight_ = parameter("a weight, (the first) = 1\\", full({3}, 2));
+      add_child("layer 2", inner_);
+    }
+    Tensor forward(const Tensor& x) const override { return (*inner_)(op::mul(x, weight_)); }
+    std::string describe() const override { return "Names of # two\nlines"; }
+
+   private:
+    Tensor weight_;
+    std::shared_ptr<nn::Linear> inner_ = std::make_shared<nn::Linear>(3, 2);
+  };
+  const Names net;
+  const graph::Graph traced = graph::trace(net, ones({2, 3}), {.inputs = {"an image: [n]"}});
+  traced.save(folder / "names.tern");
+  const graph::Graph loaded = graph::Graph::load(folder / "names.tern");
+  CHECK(loaded.text() == traced.text());
+  CHECK(loaded.structure().values[0].name == "an image: [n]");
+  CHECK(loaded.named_parameters()[0].name == traced.named_parameters()[0].name);
+  CHECK(difference_of({loaded(ones({4, 3}))}, {net(ones({4, 3}))}) == "");
+
+  const auto product = [](const std::vector<Tensor>& x) { return std::vector{op::einsum("ij, jk -> ik", x)}; };
+  const graph::Graph einsum =
+      graph::trace(product, {ones({2, 3}), ones({3, 4})}, {.batch = false, .inputs = {"-", "\n"}});
+  einsum.save(folder / "einsum.tern");
+  const graph::Graph again = graph::Graph::load(folder / "einsum.tern");
+  CHECK(difference_of(again.run({ones({2, 3}), full({3, 4}, 2)}), {full({2, 4}, 6)}) == "");
+  for (const char* name : {"x\\", "x\\2", "x\\2g", "x\\-1"})
+    CHECK_THROWS_WITH(graph::parse(message("graph g\ninput ", name, " float32[2]\nreturn ", name, "\n"), {}),
+                      ContainsSubstring("backslash"));
+}

@@ -196,6 +196,8 @@ TEST_CASE("quantize: what it refuses", "[graph]") {
   const graph::Graph linear = traced(net, ones({1, 4}));
   CHECK_THROWS_WITH(graph::quantize(linear, {}), ContainsSubstring("no batches"));
   CHECK_THROWS_WITH(graph::quantize(linear, {{full({1, 4}, NAN)}}), ContainsSubstring("not finite"));
+  CHECK_THROWS_WITH(graph::quantize(linear, {{zeros({0, 4})}}), ContainsSubstring("show no number"));
+  CHECK_NOTHROW(graph::quantize(linear, {{zeros({0, 4})}, {ones({2, 4})}}, {.repeats = 0}));
   CHECK_THROWS_WITH(graph::quantize(linear, {{ones({1, 4})}}, {.percentile = 0}), ContainsSubstring("percentile"));
   CHECK_THROWS_AS(graph::quantize(linear, {{ones({1, 5})}}), ShapeError);
 }

@@ -196,3 +196,21 @@ TEST_CASE("trace: sizes that follow the batch are written as such, others are fi
   CHECK(fixed.structure().batch == 0);
   CHECK_THROWS_AS(fixed(numbers({3, 6})), ShapeError);
 }
+
+TEST_CASE("trace: inputs that share their elements, with each other or with the program, are distinguished",
+          "[graph]") {
+  const auto difference = [](const std::vector<Tensor>& x) { return std::vector{op::sub(x[0], x[1])}; };
+  const Tensor x = numbers({2, 3}), y = numbers({2, 3}, 2), z = numbers({2, 3}, 3);
+  CHECK(difference_of(graph::trace(difference, {x, x}).run({y, z}), {op::sub(y, z)}) == "");
+  const Tensor rows = numbers({4, 3});
+  const graph::Graph views = graph::trace(difference, {rows.slice(0, 0, 2), rows.slice(0, 0, 2)});
+  CHECK(difference_of(views.run({y, z}), {op::sub(y, z)}) == "");
+  CHECK(views.structure().batch == 2);
+  const graph::Graph holds =
+      graph::trace([&](const std::vector<Tensor>& in) { return std::vector{op::add(in[0], x)}; }, {x});
+  CHECK(difference_of(holds.run({y}), {op::add(y, x)}) == "");
+  const NoGrad no_grad;
+  const nn::Linear net{3, 3, {.bias = false}};
+  const Tensor weight = net.parameters()[0], input = numbers({3, 3});
+  CHECK(difference_of({graph::trace(net, weight)(input)}, {net(input)}) == "");
+}

@@ -46,8 +46,9 @@ void check_golden(const nn::Recurrent& layer, const Golden& golden) {
   INFO(layer.describe());
   set_parameters(layer);
   Tensor x = numbers({5, 2, 3}, 77).set_requires_grad();
-  const nn::Unrolled all =
-      layer.unroll(x, {numbers({4, 2, 4}, 5), numbers({4, 2, 4}, 6)}, tensor<std::int64_t>({5, 3}));
+  nn::RecurrentState start{.hidden = numbers({4, 2, 4}, 5)};
+  if (dynamic_cast<const nn::LSTM*>(&layer) != nullptr) start.cell = numbers({4, 2, 4}, 6);
+  const nn::Unrolled all = layer.unroll(x, start, tensor<std::int64_t>({5, 3}));
   check_golden_values(all.outputs[0][0], golden.first);
   check_golden_values(all.outputs[4][0], golden.last);
   check_golden_values(all.outputs[2][1], golden.short_last);
@@ -169,4 +170,38 @@ TEST_CASE("nn: recurrent layers name what is wrong", "[nn]") {
   const nn::LSTM layer(3, 4, {.layers = 2});
   CHECK_THROWS_WITH(layer.unroll(ones({5, 2, 4})), Catch::ContainsSubstring("[5,2,4]"));
   CHECK_THROWS_WITH(layer.unroll(ones({5, 2, 3}), {.hidden = ones({1, 2, 4})}), Catch::ContainsSubstring("[1,2,4]"));
+  CHECK_THROWS_WITH(nn::GRU(4, 3).unroll(ones({5, 2, 4}), {.hidden = ones({1, 2, 3}), .cell = ones({1, 2, 3})}),
+                    Catch::ContainsSubstring("GRU: a cell state"));
+}
+
+TEST_CASE("nn: what lies behind the end of a sequence changes nothing, whatever it is", "[nn]") {
+  const Tensor lengths = tensor<std::int64_t>({5, 3, 0}, {3});
+  const auto check_layer = [&](const auto& layer) {
+    INFO(layer.describe());
+    const auto gradients_with = [&](double behind) {
+      Tensor x = numbers({5, 3, 4}, 3);
+      x.slice(0, 3, 5).slice(1, 1, 2).fill_(behind);
+      x.slice(1, 2, 3).fill_(behind);
+      x.set_requires_grad();
+      const nn::Unrolled all = layer.unroll(x, {}, lengths);
+      std::vector<Values> found{all.outputs.values(), all.state.hidden.values()};
+      for (Tensor parameter : layer.parameters()) parameter.zero_grad();
+      op::sum(all.outputs * numbers(all.outputs.shape(), 5)).backward();
+      for (const Tensor& parameter : layer.parameters()) found.push_back(parameter.grad().values());
+      found.push_back(x.grad().values());
+      return found;
+    };
+    const std::vector<Values> expected = gradients_with(0);
+    for (const Values& values : expected)
+      for (const double value : values) REQUIRE(std::isfinite(value));
+    for (const double behind : {1e300, std::nan(""), HUGE_VAL}) CHECK(gradients_with(behind) == expected);
+    // A sequence without steps keeps its first state and gives nothing.
+    const nn::Unrolled all = layer.unroll(numbers({5, 3, 4}, 3), {}, lengths);
+    for (const double value : all.outputs.slice(1, 2, 3).contiguous().values()) CHECK(value == 0);
+    for (const double value : all.state.hidden.slice(1, 2, 3).contiguous().values()) CHECK(value == 0);
+  };
+  const nn::RecurrentOptions options{.layers = 2, .bidirectional = true, .dtype = DType::float64};
+  check_layer(nn::RNN(4, 3, options));
+  check_layer(nn::LSTM(4, 3, options));
+  check_layer(nn::GRU(4, 3, options));
 }

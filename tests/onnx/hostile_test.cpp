@@ -121,6 +121,42 @@ TEST_CASE("onnx: external data lies in the model's folder", "[onnx]") {
   fs::remove_all(folder);
 }
 
+TEST_CASE("onnx: a name of two values is an error that names it", "[onnx]") {
+  const auto said = [](const Model& model) {
+    try {
+      Model(model).read();
+    } catch (const onnx::OnnxError& error) {
+      return std::string(error.what());
+    }
+    return std::string("nothing");
+  };
+  Model whole;
+  whole.input("x", {"2"}).initializer("w", ones({2})).output("y");
+  whole.add(node("Add", {"x", "w"}, {"a"})).add(node("Relu", {"a"}, {"y"}));
+  CHECK(said(whole) == "nothing");
+  for (const char* taken : {"a", "x", "w"}) {
+    Model twice = whole;
+    twice.add(node("Neg", {"x"}, {taken}));
+    CHECK_THAT(said(twice), Catch::ContainsSubstring(message("makes '", taken, "' twice")));
+  }
+  Model inputs = whole;
+  inputs.input("x", {"2"});
+  CHECK_THAT(said(inputs), Catch::ContainsSubstring("two inputs 'x'"));
+  Model old = whole;
+  old.input("w", {"2"});  // the initializer is a default
+  CHECK(said(old) == "nothing");
+  Model attributes = whole;
+  attributes.add(node("LeakyRelu", {"a"}, {"b"}, {attribute("alpha", 0.1F), attribute("alpha", 0.2F)}));
+  CHECK_THAT(said(attributes), Catch::ContainsSubstring("two attributes 'alpha'"));
+  onnx::GraphProto branch;
+  branch.outputs = {Model::value("b", {"2"}, DType::float32)};
+  branch.nodes = {node("Neg", {"a"}, {"b"}), node("Relu", {"a"}, {"b"})};
+  Model inside = whole;
+  inside.initializer("yes", ones({}, DType::boolean));
+  inside.add(node("If", {"yes"}, {"c"}, {attribute("then_branch", branch), attribute("else_branch", branch)}));
+  CHECK_THAT(said(inside), Catch::ContainsSubstring("makes 'b' twice in a graph of If"));
+}
+
 TEST_CASE("onnx: a model that does other work for another batch keeps its sizes", "[onnx]") {
   // x times its own batch: as a constant it would be wrong for every other batch.
   Model model;

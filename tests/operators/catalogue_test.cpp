@@ -110,6 +110,7 @@ void run_algorithms(const std::string& mode_name) {
     check_options() = options(3);
     if (rounds(algorithm)) check_options().precision = Precision::bf16;
     const Device rounded{mode_name, {.precision = check_options().precision}};
+    current_scope().activations = DType::float32;  // those of the reference, too
     Report report(mode_name + " by " + algorithm);
     const auto knows = [&names = names](const Operator& op) {
       return std::any_of(names.begin(), names.end(),
@@ -134,6 +135,7 @@ void run_bf16(const std::string& mode_name) {
   check_options() = options(1);
   check_options().precision = Precision::bf16;
   const Device device{mode_name, {.precision = Precision::bf16}};
+  current_scope().activations = DType::float32;  // those of the reference, too
   Report report(mode_name + " in bf16");
   for (const Operator& op : catalogue())
     if (chooses(op)) check_operator(op, mode_name, report);

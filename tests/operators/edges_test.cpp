@@ -239,3 +239,18 @@ TEST_CASE("edges: a dimension of one element overlaps with nothing, whatever its
   CHECK(x.values() == Values{1, 0, 1, 0, 1, 0});
   CHECK_THROWS_AS(Tensor(x.shared_storage(), DType::float32, {2, 3}, {0, 2}, 0).fill_(1), Error);
 }
+
+TEST_CASE("edges: what is multiplied into one place does not reach the gradients of another", "[operators]") {
+  for (const char* name : {"sequential", "vectorized", "debug"}) {
+    INFO(name);
+    const Device device(name);
+    Tensor x = tensor<float>({2, 3, 5, 7}).set_requires_grad();
+    Tensor source = tensor<float>({std::numeric_limits<float>::infinity(), 2, 3, 4}).set_requires_grad();
+    // Negative indices count from the end.
+    const Tensor index = tensor<std::int64_t>({0, 1, -3, 3});
+    op::sum(op::scatter_reduce(x, 0, index, source, {.join = op::Scatter::mul})).backward();
+    CHECK(x.grad().values() == Values{std::numeric_limits<double>::infinity(), 6, 1, 4});
+    CHECK(source.grad().values() == Values{2, 9, 6, 7});
+    CHECK_THROWS_AS(op::scatter_reduce(x, 0, tensor<std::int64_t>({0, 1, -5, 3}), source).values(), NumericError);
+  }
+}

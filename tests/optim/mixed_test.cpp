@@ -1,5 +1,6 @@
 // Mixed precision: float32 masters of 16-bit weights, and the scale of the loss.
 
+#include <cmath>
 #include <limits>
 #include <map>
 #include <memory>
@@ -117,4 +118,48 @@ TEST_CASE("mixed: a small network learns in 16 bits", "[optim][mixed]") {
     for (int i = 0; i < 40; ++i) last = step(x, labels).item();
     CHECK(last < 0.1 * first);
   }
+}
+
+TEST_CASE("mixed: the scale never becomes infinite, from where it would not come back", "[optim][mixed]") {
+  for (const optim::GradScalerOptions& options :
+       {optim::GradScalerOptions{.scale = HUGE_VAL}, {.scale = 1e39}, {.scale = std::nan("")}, {.growth = HUGE_VAL}})
+    CHECK_THROWS_AS(optim::GradScaler(options), Error);
+  Tensor weight = ones({2}).set_requires_grad();
+  optim::MasterWeights masters{{weight}};
+  optim::SGD sgd{masters.parameters(), {.learning_rate = 0.1}};
+  optim::GradScaler scaler{{.scale = 0x1p126, .interval = 1}};
+  for (int i = 0; i < 4; ++i) {
+    weight.set_grad(zeros({2}));
+    scaler.step(masters, sgd);
+  }
+  CHECK(scaler.value() == 0x1p127);
+}
+
+TEST_CASE("mixed: masters take up weights that somebody has changed, and keep what rounding hides", "[optim][mixed]") {
+  const NoGrad no_grad;
+  nn::Linear net{2, 2, {.bias = false, .dtype = DType::bfloat16}};
+  Tensor weight = net.parameters()[0];
+  weight.copy_(ones({2, 2}, DType::bfloat16));
+  optim::MasterWeights masters{net.parameters()};
+  optim::SGD sgd{masters.parameters(), {.learning_rate = 0x1p-12}};
+  for (int i = 0; i < 3; ++i) step_with(weight, 1, masters, sgd);  // the master moves, the weight does not
+  CHECK(weight.values()[0] == 1);
+  // A checkpoint is loaded, in which one element differs.
+  nn::State state = net.state();
+  state["weight"] = tensor<float>({1, 5, 1, 1}, {2, 2}).to(DType::bfloat16);
+  net.load_state(state);
+  step_with(weight, 0, masters, sgd);
+  CHECK(masters.parameters()[0].values() == std::vector<double>{1 - 3 * 0x1p-12, 5, 1 - 3 * 0x1p-12, 1 - 3 * 0x1p-12});
+  CHECK(weight.values() == std::vector<double>{1, 5, 1, 1});
+  // What is frozen stays, also by hand, and goes on from there.
+  weight.set_requires_grad(false);
+  weight.fill_(3);
+  weight.zero_grad();
+  masters.load_gradients();
+  sgd.step();
+  masters.store();
+  CHECK(weight.values()[0] == 3);
+  weight.set_requires_grad();
+  step_with(weight, 1, masters, sgd);
+  CHECK(masters.parameters()[0].values()[0] == 3 - 0x1p-12);
 }

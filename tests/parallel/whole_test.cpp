@@ -234,6 +234,23 @@ TEST_CASE("whole: what is frozen in some ranks alone is an error", "[parallel]")
                   ParallelError);
 }
 
+TEST_CASE("whole: other parameters of the same sizes frozen in each rank are an error that names them", "[parallel]") {
+  const Tensor x = points(12).x;
+  try {
+    parallel::launch({.ranks = 2, .limit = std::chrono::seconds(20)}, [&](const Group& group) {
+      nn::Sequential net{nn::Linear(4, 4), nn::Linear(4, 4)};
+      DataParallel ranks(group, net);
+      nn::freeze(net, {group.rank() == 0 ? "0.*" : "1.*"});
+      (void)ranks.backward(12, [&](const data::Rows& rows) -> ShardLoss {
+        return operators::mean(operators::square(net(x.slice(0, rows.begin, rows.end))));
+      });
+    });
+    FAIL("trained");
+  } catch (const ParallelError& error) {
+    CHECK_THAT(error.what(), ContainsSubstring("DataParallel") && ContainsSubstring("frozen"));
+  }
+}
+
 TEST_CASE("whole: a last batch with fewer examples than ranks, on the host and on devices", "[parallel]") {
   const Points all = points(8);
   for (const bool devices : {false, true})

@@ -10,9 +10,11 @@ namespace tern {
 struct Algorithms;
 
 /// How float32 matrix products and convolutions may round. `strict` is IEEE float32. `tf32` lets a mode that has such
-/// units read the factors with 10 mantissa bits, `bf16` with 7. Sums, stored values and all other operators stay
-/// float32, so the weights are float32 masters. Modes without such units compute `strict`.
-enum class Precision : std::uint8_t { strict, tf32, bf16 };
+/// units read the factors with 10 mantissa bits, `bf16` with 7. Sums stay float32. Modes without such units compute
+/// `strict`. In a mode with tables for the dtype, `bf16` and `f16` are mixed precision: activations and their gradients
+/// have 16 bits, weights stay float32 (operators/mixed.hpp); a kernel then reads float32 factors as with `bf16` and
+/// `tf32`.
+enum class Precision : std::uint8_t { strict, tf32, bf16, f16 };
 
 /// What a kernel knows about its call. The scope makes it; a kernel never keeps it.
 struct Context {

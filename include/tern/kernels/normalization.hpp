@@ -40,7 +40,8 @@ struct RowNorm {
                              &RowNorm::centred>;
 };
 
-/// Normalisations. Batch normalisation has statistics [C]; `weight` and `bias` are [C] or both null. Squares may leave
+/// Normalisations. Weights, biases, their gradients and statistics are float32 beside 16-bit elements. Batch
+/// normalisation has statistics [C]; `weight` and `bias` are [C] or both null. Squares may leave
 /// the range of T: y and the gradients equal those of exact squares.
 template <class T>
 struct Normalization {
@@ -53,30 +54,31 @@ struct Normalization {
   /// running_mean is null, updates both running statistics in place: running = (1 - momentum) running + momentum batch,
   /// with the unbiased variance (biased for one element).
   Kernel<void(Context&, T* y, Scalar<T>* mean, Scalar<T>* inverse_deviation, Scalar<T>* running_mean,
-              Scalar<T>* running_var, const T* x, const T* weight, const T* bias, const T* added, const BatchNorm&)>
+              Scalar<T>* running_var, const T* x, const Scalar<T>* weight, const Scalar<T>* bias, const T* added,
+              const BatchNorm&)>
       batch_norm;
   /// With an activation, y is an input and grad_y first passes through it; the result is grad_added. grad_added is null
   /// if nothing was added; then a mode may recompute y from x, weight and bias. Without one, bias, y and grad_added are
   /// null. grad_weight and grad_bias may both be null; grad_x may be null.
-  Kernel<void(Context&, T* grad_x, T* grad_weight, T* grad_bias, T* grad_added, const T* grad_y, const T* x,
-              const T* weight, const T* bias, const T* y, const Scalar<T>* mean, const Scalar<T>* inverse_deviation,
-              const BatchNorm&)>
+  Kernel<void(Context&, T* grad_x, Scalar<T>* grad_weight, Scalar<T>* grad_bias, T* grad_added, const T* grad_y,
+              const T* x, const Scalar<T>* weight, const Scalar<T>* bias, const T* y, const Scalar<T>* mean,
+              const Scalar<T>* inverse_deviation, const BatchNorm&)>
       batch_norm_backward;
   /// y = (x - running_mean) / sqrt(running_var + epsilon) * weight + bias, plus `added` (may be null), then the
   /// activation.
-  Kernel<void(Context&, T* y, const T* x, const T* weight, const T* bias, const T* added, const Scalar<T>* running_mean,
-              const Scalar<T>* running_var, const BatchNorm&)>
+  Kernel<void(Context&, T* y, const T* x, const Scalar<T>* weight, const Scalar<T>* bias, const T* added,
+              const Scalar<T>* running_mean, const Scalar<T>* running_var, const BatchNorm&)>
       batch_norm_inference;
 
   /// y = (x - mean) * inverse_deviation * weight + bias for each row; weight or bias may be null. Saves mean (null if
   /// not centred) and inverse_deviation = 1 / sqrt(mean of (x - mean)^2 + epsilon), both [rows]. There is at least one
   /// row with at least one element.
-  Kernel<void(Context&, T* y, Scalar<T>* mean, Scalar<T>* inverse_deviation, const T* x, const T* weight, const T* bias,
-              const RowNorm&)>
+  Kernel<void(Context&, T* y, Scalar<T>* mean, Scalar<T>* inverse_deviation, const T* x, const Scalar<T>* weight,
+              const Scalar<T>* bias, const RowNorm&)>
       row_norm;
   /// Each gradient may be null.
-  Kernel<void(Context&, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x, const T* weight,
-              const Scalar<T>* mean, const Scalar<T>* inverse_deviation, const RowNorm&)>
+  Kernel<void(Context&, T* grad_x, Scalar<T>* grad_weight, Scalar<T>* grad_bias, const T* grad_y, const T* x,
+              const Scalar<T>* weight, const Scalar<T>* mean, const Scalar<T>* inverse_deviation, const RowNorm&)>
       row_norm_backward;
 
   using Members =

@@ -29,7 +29,7 @@ enum class Numerics : std::uint8_t {
   check
 };
 
-/// "strict", "tf32" or "bf16". Throws Error for another name.
+/// "strict", "tf32", "bf16" or "f16". Throws Error for another name.
 Precision precision_of(std::string_view name);
 
 /// The options of a Device. An absent option is inherited from the enclosing scope. Outside every Device moves are
@@ -55,16 +55,28 @@ struct Scope {
   Transfers transfers = Transfers::allow;
   Numerics numerics = Numerics::trust;
   bool verify = false;
+  /// Mixed precision: what Precision::bf16 and f16 make of activations where the mode has tables for it; else float32.
+  /// Also float32 inside an operator, and so in its backward.
+  DType activations = DType::float32;
   Observer* observer = nullptr;  ///< checks what `numerics` and `verify` request; null: neither
   /// Inside a Device{"auto"}: its number. A Step finds the fastest mode by trial; everything outside a Step runs in
   /// `mode`.
   std::uint64_t automatic = 0;
 
+  /// `activations` where the mode has tables of that dtype, else float32.
+  DType activation_dtype() const {
+    const bool has =
+        (activations == DType::bfloat16 && mode->bfloat16) || (activations == DType::float16 && mode->float16);
+    return has ? activations : DType::float32;
+  }
+  /// Whether public operators do more in it than run: an observer hears them, or they convert their inputs.
+  bool hears() const { return observer != nullptr || activation_dtype() != DType::float32; }
+
   /// Whether two scopes run work identically. Streams belong to threads and do not matter.
   bool same_settings(const Scope& other) const {
     return mode == other.mode && context.threads == other.context.threads &&
            context.precision == other.context.precision && context.deterministic == other.context.deterministic &&
-           transfers == other.transfers && observer == other.observer;
+           transfers == other.transfers && activations == other.activations && observer == other.observer;
   }
 };
 

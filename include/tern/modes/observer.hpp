@@ -182,7 +182,7 @@ extern constinit thread_local Observer* observer;  // the most recent one of the
 struct Hearing {
   operators::OpListener* listener = nullptr;
   const operators::OpCall* call = nullptr;  // that is being executed: what it calls in turn is not heard
-  bool on = false;                          // outside of every call, if there is a listener or an observer
+  bool on = false;  // outside of every call, if there is a listener or an observer, or mixed precision
 };
 extern constinit thread_local Hearing hearing;
 /// Sets `on` anew: a listener, an observer or a scope has come or gone.

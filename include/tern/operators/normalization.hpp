@@ -31,12 +31,13 @@ struct BatchNormOptions {
 /// (x - mean) / sqrt(var + epsilon) * weight + bias per channel of x [N, C, ...], plus `added` (x's shape and dtype, or
 /// undefined), then the activation. Training uses the batch's statistics, over more than one value, and updates
 /// running_mean and running_var in place unless undefined; evaluation uses the running ones, which get no gradient.
-/// weight and bias are [C] or undefined. Adding and activation run in the same kernel if the activation is none or
-/// relu.
+/// weight and bias are [C] or undefined, of x's dtype or, beside 16 bits, float32. Adding and activation run in the
+/// same kernel if the activation is none or relu.
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor running_mean, Tensor running_var,
                   const BatchNormOptions& options = {}, const Tensor& added = {});
 
-// In the next three, epsilon is added to the biased variance. weight and bias may be undefined.
+// In the next four, epsilon is added to the biased variance. weight and bias may be undefined; beside 16 bits they may
+// be float32.
 /// Normalises over the last dimensions, whose sizes are `normalized_shape`: the shape of weight and bias.
 Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = {}, const Tensor& bias = {},
                   double epsilon = 1e-5);

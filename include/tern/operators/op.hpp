@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "tern/modes/device.hpp"
 #include "tern/tensor/tensor.hpp"
 
 namespace tern::operators {
@@ -64,10 +65,19 @@ struct Inferred {
   double flops = 0;             ///< of its products and convolutions, a multiply-add counted as two
 };
 
+/// What an operator makes of its inputs in mixed precision (Precision::bf16 and f16), where activations have 16 bits.
+enum class Mixed : std::uint8_t {
+  joins,    ///< where some inputs have 16 bits, those of float32 become 16 bits, too
+  narrows,  ///< float32 inputs become 16 bits: products and convolutions
+  widens,   ///< 16-bit inputs become float32: losses, and what leaves the range of 16 bits
+  keeps     ///< takes 16 bits beside float32 weights and statistics
+};
+
 /// A public operator.
 class Op {
  public:
-  Op(std::string name, int results) : name_(std::move(name)), results_(results) {}
+  Op(std::string name, int results, Mixed mixed = Mixed::joins)
+      : name_(std::move(name)), results_(results), mixed_(mixed) {}
   Op(const Op&) = delete;
   Op& operator=(const Op&) = delete;
   virtual ~Op() = default;
@@ -76,6 +86,7 @@ class Op {
   const std::string& name() const { return name_; }
   /// How many tensors it returns; -1: that depends on the call.
   int results() const { return results_; }
+  Mixed mixed() const { return mixed_; }
   /// Calls the operator. Inputs that a call leaves out are undefined tensors.
   virtual std::vector<Tensor> run(const std::vector<Tensor>& inputs, const Attributes& attributes) const = 0;
   /// Shapes and dtypes of the results, without running a kernel or reading an element. Throws what `run` throws for
@@ -90,6 +101,7 @@ class Op {
  private:
   std::string name_;
   int results_;
+  Mixed mixed_;
 };
 
 /// A call without its tensors.
@@ -142,5 +154,8 @@ class [[nodiscard]] Listening {
 
 /// Whether somebody listens to the calling thread.
 inline bool listened() { return detail::hearing.listener != nullptr; }
+
+/// The dtype of activations in the calling thread's scope: 16 bits in mixed precision, else float32.
+inline DType activations() { return current_scope().activation_dtype(); }
 
 }  // namespace tern::operators

@@ -366,7 +366,9 @@ std::size_t engine_workspace(const Problem& problem, int plan) {
 
 void run_engine(const Context& context, const Problem& problem, const Arrays& arrays, int plan, void* workspace) {
   const std::shared_ptr<const Engine>& engine = proposals_of(problem).plan(plan);
-  const auto check_run = [&](bool works) { expects(works, "cuda: cuDNN failed to run ", text_of(problem)); };
+  const auto check_run = [&](bool works) {  // not `expects`: the text takes longer than a launch
+    if (!works) throw Error(message("cuda: cuDNN failed to run ", text_of(problem)));
+  };
   check_run(engine != nullptr);
   keep_for_replays(thread_stream(), engine);
   check_run(cudnnSetStream(engine->library.get(), stream_of(context)) == CUDNN_STATUS_SUCCESS);

@@ -12,7 +12,7 @@ namespace tern::cuda::products {
 namespace {
 
 constexpr std::size_t most_workspace = std::size_t{32} << 20;
-constexpr int requested_candidates = most_plans;
+constexpr int requested_candidates = kernels::most_plans;
 
 template <auto destroy>
 struct Destroy {

@@ -16,9 +16,14 @@ namespace tern::graph {
 
 namespace {
 
-Tensor tensor_of(const Structure& structure, const std::vector<int>& inputs, std::size_t i) {
-  if (i >= inputs.size() || inputs[i] < 0) return {};
-  return structure.values[inputs[i]].tensor.to(DType::float64);
+/// The nodes that make values.
+using Makers = std::unordered_map<int, std::size_t>;
+
+/// The constant behind a value, from before it was rounded to 16 bits; null if there is none.
+const Tensor* constant_of(const Structure& structure, const Makers& makers, int id) {
+  if (const auto made = makers.find(id); made != makers.end() && structure.nodes[made->second].op->name() == "cast")
+    id = structure.nodes[made->second].inputs[0];
+  return structure.values[id].kind == Kind::constant ? &structure.values[id].tensor : nullptr;
 }
 
 /// What layer and normalisation do with their input, as one layer.
@@ -26,8 +31,11 @@ struct Folded {
   Tensor weight, bias;
 };
 
-Folded folded(const Structure& structure, const Node& layer, const Node& norm) {
-  const auto of = [&](const Node& node, std::size_t i) { return tensor_of(structure, node.inputs, i); };
+Folded folded(const Structure& structure, const Makers& makers, const Node& layer, const Node& norm) {
+  const auto of = [&](const Node& node, std::size_t i) {
+    if (i >= node.inputs.size() || node.inputs[i] < 0) return Tensor{};
+    return constant_of(structure, makers, node.inputs[i])->to(DType::float64);
+  };
   const Tensor weight = of(layer, 1), bias = of(layer, 2), gain = of(norm, 1), shift = of(norm, 2), mean = of(norm, 3);
   const double epsilon = norm.attributes.get<operators::BatchNormOptions>().epsilon;
   Tensor scale = operators::rsqrt(operators::add(of(norm, 4), epsilon));
@@ -47,9 +55,9 @@ bool is_layer(const Node& node) {
 }
 
 /// Whether the inputs [from, to) are constants or left out.
-bool holds(const Structure& structure, const Node& node, std::size_t from, std::size_t to = 5) {
+bool holds(const Structure& structure, const Makers& makers, const Node& node, std::size_t from, std::size_t to = 5) {
   for (std::size_t i = from; i < std::min(to, node.inputs.size()); ++i)
-    if (const int id = node.inputs[i]; id >= 0 && structure.values[id].kind != Kind::constant) return false;
+    if (const int id = node.inputs[i]; id >= 0 && constant_of(structure, makers, id) == nullptr) return false;
   return true;
 }
 
@@ -63,7 +71,7 @@ void fold_batch_norm(Structure& structure) {
       value.tensor = value.tensor.detach().clone();  // training goes on with the module's own
     }
   const std::vector<int> uses = structure.uses();
-  std::unordered_map<int, std::size_t> maker;
+  Makers maker;
   std::vector<bool> gone(structure.nodes.size());
   for (std::size_t i = 0; i < structure.nodes.size(); ++i) {
     Node& node = structure.nodes[i];
@@ -75,12 +83,13 @@ void fold_batch_norm(Structure& structure) {
     const auto made = maker.find(node.inputs[0]);
     if (options.training || made == maker.end() || uses[node.inputs[0]] != 1) continue;
     Node& layer = structure.nodes[made->second];
-    if (!is_layer(layer) || !layer.by_batch.empty() || !holds(structure, layer, 1) || !holds(structure, node, 1))
+    if (!is_layer(layer) || !layer.by_batch.empty() || !holds(structure, maker, layer, 1) ||
+        !holds(structure, maker, node, 1))
       continue;
     if (added >= 0 && layer.op->name() != "conv2d") continue;
     // A linear layer's features are the last dimension, a norm's the second: the same for [N, features] alone.
     if (layer.op->name() == "linear" && structure.values[layer.results[0]].shape.size() != 2) continue;
-    const Folded fold = folded(structure, layer, node);
+    const Folded fold = folded(structure, maker, layer, node);
     const int weight = add_constant(structure, node, "folded_weight", fold.weight),
               bias = add_constant(structure, node, "folded_bias", fold.bias);
     const Activation activation = options.activation;

@@ -97,11 +97,13 @@ std::map<int, operators::Quantization> quantizations(const Structure& structure,
                                                      const std::vector<std::vector<Tensor>>& batches,
                                                      const QuantizeOptions& options) {
   std::map<int, Range> ranges;
+  std::map<int, std::int64_t> seen;
   for (const std::vector<Tensor>& inputs : batches) {
     const std::vector<Tensor> found = values_of(structure, values, inputs);
     for (std::size_t i = 0; i < values.size(); ++i) {
       Range& range = ranges[values[i]];
       const Tensor whole = found[i].detach().contiguous();
+      seen[values[i]] += whole.numel();
       for (const float number : whole.read<float>()) {
         if (!std::isfinite(number)) throw NumericError("quantize: calibration meets a number that is not finite");
         range.low = std::min(range.low, static_cast<double>(number));
@@ -109,6 +111,9 @@ std::map<int, operators::Quantization> quantizations(const Structure& structure,
       }
     }
   }
+  for (const auto& [id, count] : seen)
+    expects(count > 0, "quantize: the batches show no number of '", structure.values[id].name,
+            "'; calibrate with examples like those of the deployed program");
   if (options.calibration != Calibration::min_max) {
     std::map<int, Histogram> histograms;
     for (const auto& [id, range] : ranges) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "vectorized/cache.hpp"
+#include "vectorized/chains.hpp"
 #include "vectorized/convolution/depthwise_kernels.hpp"
 #include "vectorized/convolution/rows.hpp"
 #include "vectorized/finish.hpp"
@@ -186,6 +187,8 @@ class Depthwise : public Plan<T> {
     run.taps = taps.data();
     for (const Segment& segment : segments_) {
       run.tap_count = 0;
+      const bool adjacent = columns_.stride == 1 && columns_.dilation == 1 && !rows.empty();
+      run.row_taps = adjacent ? static_cast<std::int64_t>(segment.taps.size()) : 0;
       for (const TapAt& h : rows)
         for (const TapAt& w : segment.taps)
           taps[static_cast<std::size_t>(run.tap_count++)] = {(h.input * columns_.inputs + w.input) * in_pitch_,
@@ -220,6 +223,7 @@ class DepthwiseGradWeight : public Plan<T> {
     const std::int64_t rows = problem.N * problem.OH;
     chunks_ =
         std::clamp<std::int64_t>(rows * problem.OW * problem.groups / chunk_elements, 1, std::min(rows, most_chunks));
+    chunks_ = std::max(chunks_, std::min(rows, rows * problem.OW / (8 * sum_block)));  // see chains.hpp
   }
   int phases() const override { return 2; }
   std::int64_t shared() const override { return chunks_ * chunk_size(); }

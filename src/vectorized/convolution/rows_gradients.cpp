@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "vectorized/chains.hpp"
 #include "vectorized/convolution/row_kernels.hpp"
 #include "vectorized/convolution/rows.hpp"
 #include "vectorized/sums.hpp"
@@ -12,7 +13,7 @@ namespace {
 // ---- the gradient of weight ----------------------------------------------------------------------------------------
 
 /// The gradients of weight and bias: products of the patches' columns with the gradient, summed over all positions in
-/// order. Threads divide the columns and the outputs.
+/// order, chain by chain. Threads divide the columns and the outputs.
 template <class T>
 class RowsGradWeight : public Plan<T> {
  public:
@@ -21,7 +22,9 @@ class RowsGradWeight : public Plan<T> {
         arrays_(arrays),
         plain_(problem.plain()),
         K_(problem.K()),
-        outputs_(round_up(problem.O, gemm_kernels<T>().lanes)) {
+        outputs_(round_up(problem.O, gemm_kernels<T>().lanes)),
+        all_(problem.N * problem.positions()),
+        chain_(chain_length(all_)) {
     const std::int64_t lanes = gemm_kernels<T>().lanes, tile = gemm_kernels<T>().tile_rows;
     const std::int64_t O = problem.O, threads = problem.threads;
     block_ = block_of<T>(plain_ ? O : K_ + O);
@@ -43,7 +46,7 @@ class RowsGradWeight : public Plan<T> {
     gradients_ = round_up(block_ * round_up(O, width) + O + 2 * width, 16);
   }
   int phases() const override { return 2; }
-  std::int64_t shared() const override { return problem_.groups * K_ * outputs_; }
+  std::int64_t shared() const override { return (chain_ < all_ ? 2 : 1) * problem_.groups * K_ * outputs_; }
   std::int64_t scratch() const override { return patches_ + gradients_; }
   void run(const Team& team, int phase, T* shared, T* scratch) const override {
     phase == 0 ? sum(team, shared, scratch) : store(team, shared);
@@ -71,7 +74,7 @@ class RowsGradWeight : public Plan<T> {
     const auto& gemm = gemm_kernels<T>();
     const auto& kernels = row_kernels<T>();
     const std::int64_t C = problem_.C, O = problem_.O, pitch = problem_.x_pitch, line = problem_.KW * C;
-    const std::int64_t all = problem_.N * problem_.positions(), width = gemm.panel_width;
+    const std::int64_t width = gemm.panel_width;
     const std::int64_t first_row = part.first / line, last_row = divide_up(part.last, line);
     const std::int64_t padded = round_up(part.outputs, width);
     T* const gradients = scratch + patches_;
@@ -84,19 +87,20 @@ class RowsGradWeight : public Plan<T> {
     block.b = gradients;
     block.b_row = width;
     block.b_panel = block_ * width;
-    block.c = sums + part.first * outputs_ + part.output;
+    T* const total = sums + part.first * outputs_ + part.output;
+    T* const later = total + problem_.groups * K_ * outputs_;  // of a chain behind the first
     block.c_row = outputs_;
-    for (std::int64_t first = 0; first < all; first += block_) {
-      block.k = std::min(block_, all - first);
+    for (std::int64_t first = 0; first < all_; first += block.k) {
+      block.k = within_chain(first, all_, chain_, block_);
       const std::int64_t at = first * problem_.y_pitch + part.group * O + part.output;
       kernels.copy_panels(gradients, width, block.b_panel, arrays_.g + at, arrays_.mask_at(at), problem_.y_pitch,
                           block.k, part.outputs);
       if (sums_bias)
         for (std::int64_t o = 0; o < part.outputs; o += width) {
           const std::int64_t count = std::min(width, part.outputs - o);
-          T* const total = arrays_.grad_bias + part.group * O + part.output + o;
+          T* const to = arrays_.grad_bias + part.group * O + part.output + o;
           sum_kernels<T>().column_sums(bias, gradients + o * block_, width, block.k, count);
-          for (std::int64_t i = 0; i < count; ++i) total[i] = first == 0 ? bias[i] : total[i] + bias[i];
+          for (std::int64_t i = 0; i < count; ++i) to[i] = first == 0 ? bias[i] : to[i] + bias[i];
         }
       if (plain_) {
         block.a = arrays_.in + first * pitch + part.group * C + part.first;
@@ -112,8 +116,12 @@ class RowsGradWeight : public Plan<T> {
         block.a = scratch + part.first - first_row * line;
         block.a_column = stride;
       }
-      block.accumulate = first > 0;
+      block.c = first < chain_ ? total : later;
+      block.accumulate = first % chain_ > 0;
       gemm.multiply(block);
+      const std::int64_t last = first + block.k;
+      if (last > chain_ && (last % chain_ == 0 || last == all_))
+        add_chain(total, outputs_, later, outputs_, block.m, block.n);
     }
   }
 
@@ -137,7 +145,8 @@ class RowsGradWeight : public Plan<T> {
   Arrays<T> arrays_;
   bool plain_;
   std::int64_t K_, outputs_;
-  std::int64_t block_ = 1;  ///< positions that are multiplied together
+  std::int64_t all_, chain_;  ///< positions; those of one chain
+  std::int64_t block_ = 1;    ///< positions that are multiplied together
   std::int64_t column_parts_ = 1, output_parts_ = 1;
   std::int64_t patches_ = 0, gradients_ = 0;
 };

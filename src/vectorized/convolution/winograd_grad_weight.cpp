@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "vectorized/cache.hpp"
+#include "vectorized/chains.hpp"
 #include "vectorized/convolution/winograd.hpp"
 #include "vectorized/gemm.hpp"
 #include "vectorized/sums.hpp"
@@ -15,9 +16,9 @@ namespace {
 // The cost to fetch and store a sum, in products.
 constexpr double sum_cycles = 10;
 
-/// For every frequency, the product of the inputs' tiles and the gradients' tiles, summed over all tiles in order.
-/// Threads divide blocks of channels and outputs, small enough that tiles and sums stay in the second-level cache. If a
-/// value is not finite, another algorithm computes the gradients, as in Winograd.
+/// For every frequency, the product of the inputs' tiles and the gradients' tiles, summed over all tiles in order,
+/// chain by chain. Threads divide blocks of channels and outputs, small enough that tiles and sums stay in the
+/// second-level cache. If a value is not finite, another algorithm computes the gradients, as in Winograd.
 template <class T>
 class WinogradGradWeight : public Plan<T> {
  public:
@@ -59,11 +60,13 @@ class WinogradGradWeight : public Plan<T> {
     inputs_ = input_frequency_ * frequencies;
     gradients_ = gradient_frequency_ * frequencies;
     sums_ = sum_frequency_ * frequencies;
+    chain_rows_ = std::max<std::int64_t>(1, chain_length(all_rows * tile_columns_) / tile_columns_);
+    later_ = chain_rows_ < all_rows ? sums_ : 0;
     bias_ = 2 * outputs_;
     const std::int64_t window = (std::min(block_rows_, tile_rows_) * m + r - 1) * (tile_columns_ * m + r - 1);
     window_ = round_up(std::max(window * std::max(window_channels(), outputs_), r * r * outputs_), 16);
   }
-  std::int64_t scratch() const override { return inputs_ + gradients_ + sums_ + bias_ + window_; }
+  std::int64_t scratch() const override { return inputs_ + gradients_ + sums_ + later_ + bias_ + window_; }
   void run(const Team& team, int /*phase*/, T* /*shared*/, T* scratch) const override {
     const std::int64_t parts = problem_.groups * channel_parts_ * output_parts_, lanes = gemm_kernels<T>().lanes;
     const std::int64_t C = problem_.C, O = problem_.O;
@@ -91,7 +94,8 @@ class WinogradGradWeight : public Plan<T> {
     const auto& gemm = gemm_kernels<T>();
     const std::int64_t all_rows = problem_.N * tile_rows_;
     T* const sums = scratch + inputs_ + gradients_;
-    T* const bias = sums + sums_;
+    T* const later = sums + sums_;  // of a chain behind the first
+    T* const bias = later + later_;
     std::fill_n(bias, outputs_, T{0});
     Block<T> block;
     block.m = part.channels;
@@ -101,17 +105,20 @@ class WinogradGradWeight : public Plan<T> {
     block.b_row = gemm.panel_width;
     block.b_panel = block_rows_ * tile_columns_ * gemm.panel_width;
     block.c_row = outputs_;
-    for (std::int64_t first = 0; first < all_rows; first += block_rows_) {
-      const std::int64_t last = std::min(first + block_rows_, all_rows);
+    for (std::int64_t first = 0, last = 0; first < all_rows; first = last) {
+      last = first + within_chain(first, all_rows, chain_rows_, block_rows_);
       transform(part, first, last, scratch);
       block.k = (last - first) * tile_columns_;
-      block.accumulate = first > 0;
+      block.accumulate = first % chain_rows_ > 0;
       for (std::int64_t f = 0; f < kernels_->frequencies(); ++f) {
         block.a = scratch + f * input_frequency_;
         block.b = scratch + inputs_ + f * gradient_frequency_;
-        block.c = sums + f * sum_frequency_;
+        block.c = (first < chain_rows_ ? sums : later) + f * sum_frequency_;
         gemm.multiply(block);
       }
+      if (last > chain_rows_ && (last % chain_rows_ == 0 || last == all_rows))
+        for (std::int64_t f = 0; f < kernels_->frequencies(); ++f)
+          add_chain(sums + f * sum_frequency_, outputs_, later + f * sum_frequency_, outputs_, block.m, block.n);
     }
     if (arrays_.grad_bias != nullptr && part.channel == 0)
       std::copy_n(bias, part.outputs, arrays_.grad_bias + part.group * problem_.O + part.output);
@@ -122,7 +129,7 @@ class WinogradGradWeight : public Plan<T> {
     const std::int64_t m = kernels_->outputs, size = kernels_->size(), panel = gemm_kernels<T>().panel_width;
     const std::int64_t outputs = round_up(part.outputs, gemm_kernels<T>().lanes);
     T* const gradients = scratch + inputs_;
-    T* const bias = gradients + gradients_ + sums_;
+    T* const bias = gradients + gradients_ + sums_ + later_;
     T* const window = bias + bias_;
     for_pieces(
         first, last, tile_rows_, tile_columns_,
@@ -204,7 +211,8 @@ class WinogradGradWeight : public Plan<T> {
   std::int64_t channels_ = 0, outputs_ = 0;  ///< the most per part; whole vectors
   std::int64_t block_rows_ = 1;              ///< tile rows that are transformed together
   std::int64_t input_frequency_ = 0, gradient_frequency_ = 0, sum_frequency_ = 0;
-  std::int64_t inputs_ = 0, gradients_ = 0, sums_ = 0, bias_ = 0, window_ = 0;
+  std::int64_t chain_rows_ = 1;  ///< tile rows whose products are added in one chain
+  std::int64_t inputs_ = 0, gradients_ = 0, sums_ = 0, later_ = 0, bias_ = 0, window_ = 0;
   mutable std::atomic<bool> finite_{true};
 };
 
