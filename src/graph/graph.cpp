@@ -168,8 +168,9 @@ std::int64_t Graph::batch_of(const std::vector<Tensor>& inputs) const {
     const bool fits = x.rank() == static_cast<int>(value.shape.size());
     for (int d = 0; fits && d < x.rank(); ++d)
       if (const Linear size = value.shape[d]; size.each != 0 && n < 0) n = (x.shape()[d] - size.fixed) / size.each;
-    expects<ShapeError>(fits && x.shape() == value.shape_at(std::max<std::int64_t>(n, 0)), "graph ", own.name,
-                        ": input ", value.name, " has shape ", x.shape(), ", expected ", written_shape(value.shape));
+    if (fits && x.shape() == value.shape_at(std::max<std::int64_t>(n, 0))) continue;
+    throw ShapeError(message("graph ", own.name, ": input ", value.name, " has shape ", x.shape(), ", expected ",
+                             written_shape(value.shape)));
   }
   return std::max<std::int64_t>(n, 0);
 }

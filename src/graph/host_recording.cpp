@@ -265,7 +265,10 @@ void HostRecording::replay(Context& context) const {
   // Back to what it was, also where a kernel throws.
   struct Outer {
     const kernels::WeightVersion* const version = kernels::weight_version;
-    ~Outer() { kernels::weight_version = version; }
+    ~Outer() {
+      kernels::weight_version = version;
+      kernels::derived_weights = nullptr;
+    }
   } const outer;
   for (const Action& action : actions_) {
     if (action.launch == nullptr) {
@@ -273,48 +276,65 @@ void HostRecording::replay(Context& context) const {
       continue;
     }
     kernels::weight_version = action.weights.get();
+    action.derived.next = 0;
+    kernels::derived_weights = action.weights == nullptr ? nullptr : &action.derived;
     action.launch->run(context);
   }
 }
 
-std::vector<Tensor> HostRecording::results() const {
-  std::vector<Tensor> results;
-  for (const Result& result : results_) {
-    if (result.held.defined()) {
-      results.push_back(result.held.clone());
-      continue;
-    }
-    Tensor out(result.shape, result.dtype);
-    if (out.numel() > 0) std::memcpy(out.storage().write_host(), result.place, bytes_of(out));
-    results.push_back(std::move(out));
+void HostRecording::write(std::vector<Tensor>& results) const {
+  results.resize(results_.size());
+  for (std::size_t i = 0; i < results_.size(); ++i) {
+    const Result& result = results_[i];
+    Tensor& out = results[i];
+    const bool fits = out.defined() && out.dtype() == result.dtype && out.shape() == result.shape &&
+                      out.is_contiguous() && !out.requires_grad();
+    if (!fits) out = Tensor(result.shape, result.dtype);
+    if (out.numel() == 0) continue;
+    const std::byte* from = result.place;
+    if (result.held.defined())
+      from = static_cast<const std::byte*>(result.held.storage().read_host()) +
+             static_cast<std::size_t>(result.held.offset()) * size_of(result.dtype);
+    const bool whole = out.storage().bytes() == bytes_of(out);
+    auto* const to = static_cast<std::byte*>(whole ? out.storage().write_host() : out.storage().update_host());
+    std::memcpy(to + static_cast<std::size_t>(out.offset()) * size_of(out.dtype()), from, bytes_of(out));
   }
-  return results;
 }
 
-std::vector<Tensor> HostRecording::run(const std::vector<Tensor>& inputs, Context& context, std::string& reason) {
-  const NoGrad no_grad;
+void HostRecording::take_in(const std::vector<Tensor>& inputs) {
   const bool first = inputs_.empty();
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (first) {
       inputs_.push_back(inputs[i].detach().clone());
       continue;
     }
-    const Tensor whole = inputs[i].detach().contiguous();
+    const Tensor whole = inputs[i].is_contiguous() ? inputs[i] : inputs[i].detach().contiguous();
     if (whole.numel() == 0) continue;
     const auto* const from = static_cast<const std::byte*>(whole.storage().read_host());
     std::memcpy(inputs_[i].storage().write_host(),
                 from + static_cast<std::size_t>(whole.offset()) * size_of(whole.dtype()), bytes_of(whole));
   }
+}
+
+void HostRecording::run(const std::vector<Tensor>& inputs, std::vector<Tensor>& results, Context& context,
+                        std::string& reason) {
+  const NoGrad no_grad;
+  const bool first = inputs_.empty();
+  take_in(inputs);
   try {
-    if (first) return measure();
-    if (recorded())
+    if (first)
+      results = measure();
+    else if (recorded())
       replay(context);
     else
       record(reason);
   } catch (const Unrecordable& cause) {
     reason = cause.reason;
   }
-  return reason.empty() ? results() : std::vector<Tensor>{};
+  if (!reason.empty())
+    results.clear();
+  else if (!first)
+    write(results);
 }
 
 }  // namespace tern::graph

@@ -31,18 +31,20 @@ class Block {
 struct Action {
   std::unique_ptr<kernels::Launch> launch;               ///< null: writes `bytes` to `place`
   std::unique_ptr<kernels::WeightVersion> weights = {};  ///< that its kernel may keep something of
+  mutable kernels::DerivedWeights derived = {};          ///< what it has kept
   std::byte* place = nullptr;
   std::vector<std::byte> bytes = {};  ///< what the host wrote while it was recorded
 };
 
 /// The first call runs the graph and plans the memory, the second runs it there and is recorded, later ones run the
-/// recording. All return the results, in the scope of the thread.
+/// recording, in the scope of the thread. Later ones allocate nothing but new results.
 class HostRecording {
  public:
   explicit HostRecording(const Graph& graph) : graph_(graph) {}
 
-  /// Where the graph cannot be recorded `reason` says why, the results are empty, and run may not be called again.
-  std::vector<Tensor> run(const std::vector<Tensor>& inputs, Context& context, std::string& reason);
+  /// Writes into the results that fit (dtype, shape, contiguous) and makes others anew. Where the graph cannot be
+  /// recorded `reason` says why, the results are empty, and run may not be called again.
+  void run(const std::vector<Tensor>& inputs, std::vector<Tensor>& results, Context& context, std::string& reason);
   bool recorded() const { return block_ != nullptr; }
   std::size_t bytes() const { return block_ == nullptr ? 0 : block_->bytes(); }
 
@@ -57,7 +59,8 @@ class HostRecording {
   std::vector<Tensor> measure();
   void record(std::string& reason);
   void replay(Context& context) const;
-  std::vector<Tensor> results() const;
+  void take_in(const std::vector<Tensor>& inputs);
+  void write(std::vector<Tensor>& results) const;
 
   Graph graph_;
   std::vector<Lifetime> blocks_;  ///< of the first run

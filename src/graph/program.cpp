@@ -56,9 +56,10 @@ struct Program::State {
     {
       const std::lock_guard lock(mutex);
       if (!reason.empty()) return nullptr;
-      if (std::vector<std::uint64_t> present = present_versions(); present != versions) {
-        versions = std::move(present);
-        free.clear();  // their kernels may have kept something of the weights
+      for (std::size_t i = 0; i < held.size(); ++i) {
+        const std::uint64_t present = held[i].storage().version();
+        if (std::exchange(versions[i], present) != present)
+          free.clear();  // their kernels may have kept something of the weights
       }
       if (auto& known = free[n]; !known.empty()) {
         std::unique_ptr<HostRecording> recording = std::move(known.back());
@@ -70,21 +71,17 @@ struct Program::State {
   }
 
   /// One call with a recording; the graph itself runs where that is not possible.
-  std::vector<Tensor> run(std::int64_t n, const std::vector<Tensor>& inputs) {
+  void run(std::int64_t n, const std::vector<Tensor>& inputs, std::vector<Tensor>& results) {
     std::unique_ptr<HostRecording> recording = take(n);
-    if (recording == nullptr) return graph.run(inputs);
     std::string problem;
-    std::vector<Tensor> results = recording->run(inputs, current_scope().context, problem);
-    if (problem.empty()) {
-      put_back(n, std::move(recording));
-      return results;
-    }
-    {
+    if (recording != nullptr) {
+      recording->run(inputs, results, current_scope().context, problem);
+      if (problem.empty()) return put_back(n, std::move(recording));
       const std::lock_guard lock(mutex);
       if (reason.empty()) reason = problem;
       free.clear();
     }
-    return graph.run(inputs);
+    results = graph.run(inputs);
   }
 
   void put_back(std::int64_t n, std::unique_ptr<HostRecording> recording) {
@@ -119,15 +116,22 @@ const std::string& Program::unrecorded() const {
   return state_->reason.empty() ? none : state_->reason;
 }
 
-std::vector<Tensor> Program::operator()(const std::vector<Tensor>& inputs) const {
+void Program::run(const std::vector<Tensor>& inputs, std::vector<Tensor>& results) const {
   const std::int64_t n = state_->graph.batch_of(inputs);
   const NoGrad no_grad;
   const Device device(state_->scope);
   if (state_->step) {
     const std::lock_guard lock(state_->mutex);
-    return state_->step->run_all(inputs);
+    results = state_->step->run_all(inputs);
+  } else {
+    state_->run(n, inputs, results);
   }
-  return state_->run(n, inputs);
+}
+
+std::vector<Tensor> Program::operator()(const std::vector<Tensor>& inputs) const {
+  std::vector<Tensor> results;
+  run(inputs, results);
+  return results;
 }
 
 Tensor Program::operator()(const Tensor& x) const {
@@ -139,11 +143,11 @@ Tensor Program::operator()(const Tensor& x) const {
 std::size_t Program::planned_bytes(std::int64_t batch) const {
   if (state_->step) return 0;
   const Structure& own = state_->graph.structure();
-  std::vector<Tensor> inputs;
+  std::vector<Tensor> inputs, results;
   for (const int id : own.inputs) inputs.push_back(zeros(own.values[id].shape_at(batch), own.values[id].dtype));
   const NoGrad no_grad;
   const Device device(state_->scope);
-  for (int i = 0; i < 2; ++i) state_->run(batch, inputs);
+  for (int i = 0; i < 2; ++i) state_->run(batch, inputs, results);
   std::unique_ptr<HostRecording> recording = state_->take(batch);
   const std::size_t bytes = recording == nullptr ? 0 : recording->bytes();
   if (recording != nullptr) state_->put_back(batch, std::move(recording));

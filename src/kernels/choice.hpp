@@ -145,8 +145,9 @@ Chosen<Problem, Arrays> choose(Context& context, const char* decision, Candidate
       forced.empty() ? Chosen<Problem, Arrays>{} : chosen_by_rule(algorithms, problem, forced);
   const auto by_rule = [&] {
     const auto chosen = by_force.algorithm != nullptr ? by_force : chosen_by_rule(algorithms, problem);
-    expects(chosen.algorithm != nullptr, "no kernel of this build runs ", text_of(problem),
-            "; split the batch, or build with the libraries that CMake did not find");
+    if (chosen.algorithm == nullptr) [[unlikely]]  // the text costs more than the choice
+      throw Error(message("no kernel of this build runs ", text_of(problem),
+                          "; split the batch, or build with the libraries that CMake did not find"));
     return chosen;
   };
   const auto find = [&] {

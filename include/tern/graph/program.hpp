@@ -27,6 +27,9 @@ class Program {
 
   std::vector<Tensor> operator()(const std::vector<Tensor>& inputs) const;
   Tensor operator()(const Tensor& x) const;
+  /// The same into `results`: where those of an earlier call are passed, a recorded call allocates no memory. A tensor
+  /// of another shape, dtype or layout is replaced by a new one.
+  void run(const std::vector<Tensor>& inputs, std::vector<Tensor>& results) const;
 
   const Graph& graph() const;
   /// Why calls run operator by operator; empty where they are recorded.

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
+#include <vector>
 
 namespace tern::kernels {
 
@@ -19,6 +21,21 @@ struct WeightVersion {
     return version != other.version ? version < other.version : offset < other.offset;
   }
 };
+
+/// What the kernels of one recorded call have derived from their weights, in the order in which they ask for it. Its
+/// owner calls again and again with the same sizes, and needs no cache to find it.
+struct DerivedWeights {
+  struct Array {
+    std::string_view algorithm;  ///< lives as long as the process
+    std::size_t bytes = 0;
+    std::shared_ptr<void> data = {};  ///< null: nothing yet
+  };
+  std::vector<Array> arrays = {};
+  std::size_t next = 0;  ///< the next one in this call; 0 at its beginning
+};
+
+/// Of the kernel that the calling thread runs; null: it is not recorded.
+inline constinit thread_local DerivedWeights* derived_weights = nullptr;
 
 /// The weights of the kernel that the calling thread runs. Null: unknown, or not worth caching.
 inline thread_local const WeightVersion* weight_version = nullptr;

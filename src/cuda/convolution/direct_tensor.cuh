@@ -8,6 +8,7 @@
 #include "cuda/convolution/direct.cuh"
 #include "cuda/cost.cuh"
 #include "cuda/tensor_cores.cuh"
+#include "cuda/tuning/costs.cuh"
 
 namespace tern::cuda::convolution {
 
@@ -274,22 +275,12 @@ inline std::size_t split_bytes(int columns, int tiles, int splits) {
 
 constexpr float number(std::int64_t count) { return static_cast<float>(count); }
 
-/// Figures in microseconds, fitted to the times of all cuts of 14 convolutions on an H100 and an H200: a block's share
-/// of a busy multiprocessor, its time on an idle card, and the fraction of the latter that is not hidden behind other
-/// blocks.
-template <std::size_t Works, std::size_t Waits>
-struct TensorFit {
-  float work[Works], wait[Waits], exposed;
-};
-
 /// time_of() equal blocks, whose work and wait are the figures times their counts. Registers limit the blocks per
 /// multiprocessor; each further round of blocks waits as long as the first.
-template <std::size_t Works, std::size_t Waits>
-float tensor_cost(const TensorFit<Works, Waits>& fit, const float (&work)[Works], const float (&wait)[Waits],
-                  std::int64_t blocks, int by_registers, std::size_t shared) {
-  Load load{static_cast<float>(blocks)};
-  for (std::size_t i = 0; i < Works; ++i) load.work += fit.work[i] * work[i];
-  for (std::size_t i = 0; i < Waits; ++i) load.wait += fit.wait[i] * wait[i];
+template <class Columns>
+float tensor_cost(const tuning::Cut<Columns>& fit, const Columns& work, const Columns& wait, std::int64_t blocks,
+                  int by_registers, std::size_t shared) {
+  const Load load{static_cast<float>(blocks), tuning::sum_of(fit.work, work), tuning::sum_of(fit.wait, wait)};
   const auto by_shared = static_cast<int>(std::size_t{225 * 1024} / (shared + 1024));
   const auto resident = static_cast<float>(std::max(1, std::min(by_registers, by_shared)));
   return time_of({&load, 1}, {static_cast<float>(card().multiprocessors), resident, fit.exposed, 1});

@@ -121,13 +121,6 @@ __global__ void __launch_bounds__(tensor_threads, (forward_resident<Across, Doub
   if (cut.splits > 1) add_warps<rows_of_item>(planes, sums, cut.tiles, cut.splits, items, o_count, place, finish);
 }
 
-// Work per block, per 1000 packs that it copies, per 100 slices of a tile and for each 8 columns in them, per 100
-// columns of 8 that splits add, and that a tile writes; wait per ten consecutive slices and columns.
-constexpr TensorFit<6, 6> doubles_fit{
-    {0.759f, 2.58f, 0.586f, 1.66f, 1.54f, 2.47f}, {0.977f, 4.46f, 2.08f, 0.173f, 0.439f, 6.53f}, 0.0579f};
-constexpr TensorFit<6, 6> rounded_fit{
-    {0.476f, 1.16f, 1.45f, 0, 1.35f, 2.87f}, {0.539f, 0, 1.29f, 0, 0.525f, 2.75f}, 1.32f};
-
 int resident(const Problem& problem, int columns) {
   int blocks = 1;
   with_columns(columns, [&](auto across) {
@@ -137,8 +130,9 @@ int resident(const Problem& problem, int columns) {
 }
 
 ForwardCut find_cut(const Problem& p) {
+  const tuning::Costs& costs = tuning::costs();
   const TensorSizes s = tensor_sizes(p);
-  const auto& fit = p.tensor_cores() ? rounded_fit : doubles_fit;
+  const auto& fit = p.tensor_cores() ? costs.rounded_forward : costs.strict_forward;
   const int slices = padded(s.length, tensor_depth) / tensor_depth;
   const std::int64_t rows = p.positions();
   ForwardCut best;

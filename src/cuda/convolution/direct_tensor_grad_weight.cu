@@ -128,15 +128,10 @@ __global__ void __launch_bounds__(Across <= 3 ? 2 * tensor_threads : tensor_thre
   to[sums_of_slice - s.O + o_first + column] = total;
 }
 
-// Work per block, per 1000 packs that it copies, per 100 slices of a tile and for each 8 columns in them, per 100
-// columns of 8 that splits add, and that a tile writes; wait per ten consecutive slices and columns, and per further
-// round of images.
-constexpr TensorFit<6, 7> doubles_fit{
-    {0, 4.29f, 0, 1.46f, 3.47f, 6.36f}, {0.592f, 4.85f, 3.45f, 0.651f, 1.1f, 0.593f, 0.155f}, 0.117f};
-constexpr TensorFit<6, 7> rounded_fit{
-    {0.0942f, 1.13f, 0.274f, 0.0499f, 0, 5.19f}, {2.09f, 5.45f, 2.84f, 0.257f, 0.604f, 0.868f, 0}, 0.771f};
 /// The time to add a million partial sums.
-float adding(const Problem& problem) { return problem.tensor_cores() ? 1.7f : 2.47f; }
+float adding(const Problem& problem) {
+  return problem.tensor_cores() ? tuning::costs().rounded_adding : tuning::costs().strict_adding;
+}
 
 /// Blocks of 8 warps whose registers fit a multiprocessor.
 int resident(const Problem& problem, int columns) {
@@ -146,8 +141,9 @@ int resident(const Problem& problem, int columns) {
 }
 
 GradWeightCut find_cut(const Problem& p) {
+  const tuning::Costs& costs = tuning::costs();
   const TensorSizes s = tensor_sizes(p);
-  const auto& fit = p.tensor_cores() ? rounded_fit : doubles_fit;
+  const auto& fit = p.tensor_cores() ? costs.rounded_grad_weight : costs.strict_grad_weight;
   const int depths = padded(s.area, tensor_depth) / tensor_depth;
   GradWeightCut best;
   float best_cost = std::numeric_limits<float>::max();

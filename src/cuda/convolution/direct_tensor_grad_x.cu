@@ -218,19 +218,14 @@ Patches patches_of(const Problem& p) {
   return of;
 }
 
-// Work per block, per 1000 weights and per 1000 elements of y's gradient that it copies, per 1000 multiplications, per
-// 1000 sums of kw for 8 adjacent elements; wait per warp's copies, per 100 consecutive multiplications and 100 sums.
-constexpr TensorFit<5, 5> doubles_fit{{0.438f, 0, 0.083f, 3.67f, 1.49f}, {3.9f, 0.818f, 1.04f, 1.09f, 0.248f}, 0.265f};
-constexpr TensorFit<5, 5> rounded_fit{
-    {0.637f, 0.0153f, 0.057f, 0.745f, 0.193f}, {3.15f, 0.455f, 0.663f, 0.243f, 1.31f}, 0.504f};
-
 /// For a patch: multiplications for 8 columns and 8 output channels.
 constexpr int multiplications(std::int64_t window) { return window == 3 ? 13 : 22; }
 
 GradXCut find_cut(const Problem& p) {
+  const tuning::Costs& costs = tuning::costs();
   const int depth = padded(p.O, 8), window = static_cast<int>(p.KH), area = window * window;
   const Patches patches = patches_of(p);
-  const auto& fit = p.tensor_cores() ? rounded_fit : doubles_fit;
+  const auto& fit = p.tensor_cores() ? costs.rounded_grad_x : costs.strict_grad_x;
   const auto eights = static_cast<float>(p.H * ceil_div(p.W + p.pad_w, patch) * window);
   GradXCut best;
   float best_cost = std::numeric_limits<float>::max();

@@ -5,51 +5,19 @@
 
 #include "cuda/cost.cuh"
 #include "cuda/products/own.cuh"
+#include "cuda/tuning/costs.cuh"
 
 namespace tern::cuda::products {
 namespace {
 
-// The cost of a block of each tile shape, in microseconds, fitted to measurements on an H200: `work` is its share of a
-// busy multiprocessor, `wait` its minimum time on an idle card; each per 1000 k and per block.
-struct Figures {
-  int rows, columns, resident;
-  float work_k, work_once, wait_k, wait_once;
-};
-/// For float32 tiles or tensor cores: the cost of a split, and the fraction of all multiprocessors that clusters of 1,
-/// 2, 4 and 8 blocks reach.
-struct Fit {
-  Figures of[tile_shapes];
-  float split, part;
-  float reached[4];
-};
-constexpr Fit fused_fit{{{32, 16, 3, 8.29f, 1.53f, 11.9f, 1.41f},
-                         {32, 32, 3, 7.56f, 0.977f, 19.6f, 1.04f},
-                         {64, 32, 2, 12.9f, 1.4f, 25.7f, 3.45f},
-                         {64, 64, 1, 20.2f, 4.06f, 25.4f, 4.05f},
-                         {128, 64, 1, 39.3f, 4.56f, 52.8f, 5.13f},
-                         {128, 128, 1, 96.9f, 5.56f, 89.1f, 2.45f}},
-                        0.518f,
-                        0.128f,
-                        {1, 1, 1, 1}};
-constexpr Fit tensor_fit{{{32, 16, 3, 2.86f, 1.23f, 5.77f, 2.25f},
-                          {32, 32, 3, 4.61f, 1.39f, 8.26f, 2.2f},
-                          {64, 32, 2, 5.64f, 1.16f, 12.9f, 2.06f},
-                          {64, 64, 1, 13.8f, 3.92f, 0, 0},
-                          {128, 64, 1, 25.2f, 4.39f, 0, 0},
-                          {128, 128, 1, 46.1f, 5.44f, 0, 0}},
-                         0.711f,
-                         0.0405f,
-                         {1, 0.955f, 0.909f, 0.848f}};
+using tuning::Costs;
 
-constexpr Fit tensor_backward_fit{{{32, 16, 3, 7.5f, 0.96f, 5.9f, 3.5f},
-                                   {32, 32, 3, 3.6f, 0.66f, 10, 0.79f},
-                                   {64, 32, 2, 5.9f, 1.4f, 16.5f, 2.3f},
-                                   {64, 64, 1, 8.7f, 4.4f, 22, 2.5f},
-                                   {128, 64, 1, 35, 3.9f, 35, 4.8f},
-                                   {128, 128, 1, 12, 2, 86, 1.5f}},
-                                  1.16f,
-                                  0.074f,
-                                  {1, 1, 0.915f, 0.815f}};
+/// Rows, columns and resident blocks of each tile shape (tiles.cuh).
+struct Size {
+  int rows, columns, resident;
+};
+constexpr Size sizes[tile_shapes]{{32, 16, 3}, {32, 32, 3}, {64, 32, 2}, {64, 64, 1}, {128, 64, 1}, {128, 128, 1}};
+static_assert(tile_shapes == tuning::tiles);
 
 struct Work {
   int tile = 0;
@@ -57,19 +25,20 @@ struct Work {
   int split = 1;
 };
 
-float cost(const Fit& fit, const Work* work, int count) {
+float cost(const tuning::Tiles& fit, const Work* work, int count) {
   Load loads[2];
   int resident = 8, cluster = 1;
   for (int i = 0; i < count; ++i) {
     const auto& [tile, m, n, k, batch, split] = work[i];
     if (m == 0) continue;
-    const Figures& of = fit.of[tile];
+    const tuning::Block& of = fit.of[tile];
     const float share = static_cast<float>(ceil_div(k, split)) / 1000;
-    loads[i].blocks = static_cast<float>(ceil_div(m, of.rows) * ceil_div(n, of.columns) * split * batch);
+    loads[i].blocks =
+        static_cast<float>(ceil_div(m, sizes[tile].rows) * ceil_div(n, sizes[tile].columns) * split * batch);
     loads[i].work = of.work_once + of.work_k * share;
     loads[i].wait =
         of.wait_once + of.wait_k * share + (split > 1 ? fit.split + fit.part * static_cast<float>(split) : 0.0f);
-    resident = std::min(resident, of.resident);
+    resident = std::min(resident, sizes[tile].resident);
     cluster = std::max(cluster, split);
   }
   const float reached = fit.reached[std::countr_zero(static_cast<unsigned>(cluster))];
@@ -77,9 +46,9 @@ float cost(const Fit& fit, const Work* work, int count) {
                  {static_cast<float>(card().multiprocessors) * reached, static_cast<float>(resident), 0.26f, 0.498f});
 }
 
-const Fit& fit_of(const Problem& p) {
-  if (!on_tensor_cores(p)) return fused_fit;
-  return p.slot == Slot::linear_backward ? tensor_backward_fit : tensor_fit;
+const tuning::Tiles& tiles_of(const Costs& costs, const Problem& p) {
+  if (!on_tensor_cores(p)) return costs.strict_tiles;
+  return p.slot == Slot::linear_backward ? costs.rounded_backward_tiles : costs.rounded_tiles;
 }
 
 // Powers of two: other clusters leave multiprocessors empty, because a cluster stays within a group of 16 or 18.
@@ -107,7 +76,7 @@ Tiling took(const Context& context, const Tiling& tiling) {
 
 /// The cheapest of those that `allowed` accepts; its cost is the largest number if there is none.
 template <class Allowed>
-Tiling find_product(const Problem& p, const Allowed& allowed) {
+Tiling find_product(const Costs& costs, const Problem& p, const Allowed& allowed) {
   Tiling best;
   best.cost = std::numeric_limits<float>::max();
   for (int tile = 0; tile < tile_shapes; ++tile) {
@@ -115,7 +84,7 @@ Tiling find_product(const Problem& p, const Allowed& allowed) {
     for (int split = 1; split <= splits_to_try(); split *= 2) {
       if (!allowed(tile, split)) continue;
       const Work work{tile, p.m, p.n, p.k, p.batch, split};
-      const float guess = cost(fit_of(p), &work, 1);
+      const float guess = cost(tiles_of(costs, p), &work, 1);
       if (guess < best.cost) best = {tile, split, 0, 1, guess};
     }
   }
@@ -123,7 +92,7 @@ Tiling find_product(const Problem& p, const Allowed& allowed) {
 }
 
 template <class Allowed>
-Tiling find_backward(const Problem& p, const Allowed& allowed) {
+Tiling find_backward(const Costs& costs, const Problem& p, const Allowed& allowed) {
   const bool weight = p.gradients.b != 0, data = p.gradients.a != 0;
   Tiling best;
   best.cost = std::numeric_limits<float>::max();
@@ -136,7 +105,7 @@ Tiling find_backward(const Problem& p, const Allowed& allowed) {
           const int split = who == 1 ? 1 : cluster, split_data = who == 0 ? 1 : cluster;
           const Work work[2] = {{tile, weight ? p.n : 0, p.k, p.m, 1, split},
                                 {tile_data, data ? p.m : 0, p.k, p.n, 1, split_data}};
-          const float guess = cost(fit_of(p), work, 2);
+          const float guess = cost(tiles_of(costs, p), work, 2);
           if (guess < best.cost) best = {tile, split, tile_data, split_data, guess};
         }
       }
@@ -159,12 +128,14 @@ Tiling cheapest(const Context& context, const Problem& problem, const Find& find
 
 Tiling tiling_of(const Context& context, const Problem& problem) {
   struct Rule;
-  return cheapest<Rule>(context, problem, [&](const auto& allowed) { return find_product(problem, allowed); });
+  return cheapest<Rule>(context, problem,
+                        [&](const auto& allowed) { return find_product(tuning::costs(), problem, allowed); });
 }
 
 Tiling tiling_of_backward(const Context& context, const Problem& problem) {
   struct Rule;
-  return cheapest<Rule>(context, problem, [&](const auto& allowed) { return find_backward(problem, allowed); });
+  return cheapest<Rule>(context, problem,
+                        [&](const auto& allowed) { return find_backward(tuning::costs(), problem, allowed); });
 }
 
 }  // namespace tern::cuda::products

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "kernels/choice.hpp"
 #include "vectorized/convolution/problem.hpp"
@@ -16,6 +17,20 @@ struct Kernels;
 
 namespace tern::vectorized::convolution {
 
+/// What plans allocate, they take from the pool of the thread: one is made in every call.
+template <class T>
+struct PoolAllocator {
+  using value_type = T;
+  PoolAllocator() = default;
+  template <class Other>
+  PoolAllocator(const PoolAllocator<Other>&) {}
+  T* allocate(std::size_t count) { return static_cast<T*>(host_memory().allocate(count * sizeof(T), nullptr)); }
+  void deallocate(T* elements, std::size_t count) { host_memory().release(elements, count * sizeof(T), nullptr); }
+  bool operator==(const PoolAllocator&) const = default;
+};
+template <class T>
+using Pooled = std::vector<T, PoolAllocator<T>>;
+
 /// One call divided for the problem's team, in phases: a phase begins when all parts of the previous one have ended.
 template <class T>
 class Plan {
@@ -24,6 +39,8 @@ class Plan {
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
   virtual ~Plan() = default;
+  static void* operator new(std::size_t bytes) { return host_memory().allocate(bytes, nullptr); }
+  static void operator delete(void* plan, std::size_t bytes) { host_memory().release(plan, bytes, nullptr); }
   virtual int phases() const { return 1; }
   virtual std::int64_t shared() const { return 0; }   ///< elements of scratch for the team, through all phases
   virtual std::int64_t scratch() const { return 0; }  ///< and for each of its parts, in a phase

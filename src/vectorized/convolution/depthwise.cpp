@@ -55,18 +55,18 @@ struct TapAt {
 /// Adjacent outputs of a phase for which the same taps are inside.
 struct Segment {
   std::int64_t phase, first, count;
-  std::vector<TapAt> taps;
+  Pooled<TapAt> taps;
 };
 
-std::vector<Segment> segments_of(const Axis& axis) {
-  std::vector<Segment> result;
+Pooled<Segment> segments_of(const Axis& axis) {
+  Pooled<Segment> result;
   for (std::int64_t phase = 0; phase < std::min(axis.phases(), axis.outputs); ++phase) {
     struct Reach {
       std::int64_t tap, begin, end;
     };
     const std::int64_t count = axis.count(phase), step = axis.step();
-    std::vector<Reach> reaches;
-    std::vector<std::int64_t> edges{0, count};
+    Pooled<Reach> reaches;
+    Pooled<std::int64_t> edges{0, count};
     for (std::int64_t tap = 0; tap < axis.taps; ++tap) {
       if (!axis.has(phase, tap)) continue;
       const std::int64_t input = axis.input(phase, tap);
@@ -89,8 +89,8 @@ std::vector<Segment> segments_of(const Axis& axis) {
 }
 
 /// The taps of a row of outputs, with the rows of their inputs.
-std::vector<TapAt> taps_of_row(const Axis& axis, std::int64_t row) {
-  std::vector<TapAt> result;
+Pooled<TapAt> taps_of_row(const Axis& axis, std::int64_t row) {
+  Pooled<TapAt> result;
   const std::int64_t phase = row % axis.phases(), place = row / axis.phases();
   for (std::int64_t tap = 0; tap < axis.taps; ++tap) {
     if (!axis.has(phase, tap)) continue;
@@ -172,7 +172,7 @@ class Depthwise : public Plan<T> {
 
   void run_row(std::int64_t image, std::int64_t row, std::int64_t channel, std::int64_t channels,
                const T* weights) const {
-    const std::vector<TapAt> rows = taps_of_row(rows_, row);
+    const Pooled<TapAt> rows = taps_of_row(rows_, row);
     const std::int64_t from = image * rows_.inputs * columns_.inputs * in_pitch_ + channel;
     DepthwiseRun<T> run;
     run.in = arrays_.in + from;
@@ -203,7 +203,7 @@ class Depthwise : public Plan<T> {
   Problem problem_;
   Arrays<T> arrays_;
   Axis rows_, columns_;
-  std::vector<Segment> segments_;
+  Pooled<Segment> segments_;
   std::int64_t padded_, in_pitch_ = 0, out_pitch_ = 0, channel_parts_ = 1;
 };
 
@@ -303,7 +303,7 @@ class DepthwiseGradWeight : public Plan<T> {
   Problem problem_;
   Arrays<T> arrays_;
   Axis rows_;
-  std::vector<Segment> segments_;
+  Pooled<Segment> segments_;
   std::int64_t padded_, chunks_ = 1;
   mutable std::atomic<bool> finite_{true};
 };

@@ -135,7 +135,7 @@ class Direct : public Plan<T> {
   Arrays<T> arrays_;
   const DirectKernels<T>& kernels_ = direct_kernels<T>();
   Planes planes_;
-  std::vector<std::int64_t> offsets_;
+  Pooled<std::int64_t> offsets_;
   std::int64_t row_parts_ = 1, rows_ = 1;  ///< rows of outputs that are computed together
   std::int64_t copied_ = 0, sums_ = 0;     ///< elements of scratch: of an image, of an output's sums
 };

@@ -138,9 +138,18 @@ class Store {
 
 }  // namespace
 
+// What a recorded call has found once is its own from then on.
 Kept kept_weights(const kernels::WeightVersion& version, const Problem& problem, std::string_view algorithm,
                   std::size_t bytes) {
-  return Store::all().find({version, problem, std::string(algorithm)}, bytes);
+  kernels::DerivedWeights* const own = kernels::derived_weights;
+  if (own == nullptr) return Store::all().find({version, problem, std::string(algorithm)}, bytes);
+  const std::size_t number = own->next++;
+  if (number == own->arrays.size()) own->arrays.push_back({algorithm, bytes});
+  auto& array = own->arrays[number];
+  if (array.data != nullptr && array.algorithm == algorithm && array.bytes == bytes) return {array.data, true};
+  Kept found = Store::all().find({version, problem, std::string(algorithm)}, bytes);
+  if (found.ready) array = {algorithm, bytes, found.data};
+  return found;
 }
 
 void keep(const kernels::WeightVersion& version, const Problem& problem, std::string_view algorithm, const Kept& kept) {
