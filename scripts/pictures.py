@@ -184,7 +184,8 @@ def networks(theme):
         cells = {name: [] for name in names}
         for row in rows:
             name = (row.get("net") or row.get("network") or "").split(" (")[0]
-            ratio = best_of(row) if row["section"].startswith(only) else None
+            old = " before " in row["section"]
+            ratio = best_of(row) if row["section"].startswith(only) and not old else None
             if name not in cells or ratio is None:
                 continue
             words = [row.get("phase", "inference"), "of", row.get("batch") or row.get("images", "1")]

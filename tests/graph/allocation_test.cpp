@@ -25,6 +25,9 @@ void* allocated(std::size_t bytes, std::size_t alignment) {
   return block;
 }
 
+// Not inlined: g++ 13 would warn that what `new` returned is freed.
+[[gnu::noinline]] void release(void* block) { std::free(block); }
+
 }  // namespace
 
 // The library's, too: this program is linked with it.
@@ -33,12 +36,12 @@ void* operator new[](std::size_t bytes) { return allocated(bytes, 0); }
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
   return allocated(bytes, static_cast<std::size_t>(alignment));
 }
-void operator delete(void* block) noexcept { std::free(block); }
-void operator delete[](void* block) noexcept { std::free(block); }
-void operator delete(void* block, std::size_t) noexcept { std::free(block); }
-void operator delete[](void* block, std::size_t) noexcept { std::free(block); }
-void operator delete(void* block, std::align_val_t) noexcept { std::free(block); }
-void operator delete(void* block, std::size_t, std::align_val_t) noexcept { std::free(block); }
+void operator delete(void* block) noexcept { release(block); }
+void operator delete[](void* block) noexcept { release(block); }
+void operator delete(void* block, std::size_t) noexcept { release(block); }
+void operator delete[](void* block, std::size_t) noexcept { release(block); }
+void operator delete(void* block, std::align_val_t) noexcept { release(block); }
+void operator delete(void* block, std::size_t, std::align_val_t) noexcept { release(block); }
 
 TEST_CASE("program: a recorded call allocates nothing", "[graph]") {
   const auto check = [](const char* name, nn::Module& net, const Shape& shape) {
