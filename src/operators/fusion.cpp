@@ -77,16 +77,17 @@ struct Pattern {
   Join join;
 };
 
-constexpr std::array<std::string_view, 7> activations{"relu", "sigmoid", "tanh", "relu6", "gelu", "silu", "hardswish"};
+constexpr std::array<std::string_view, 7> every_activation{"relu", "sigmoid", "tanh",     "relu6",
+                                                           "gelu", "silu",    "hardswish"};
 
 const Pattern patterns[]{
-    {"conv2d", activations, "conv2d", 3, true, with_activation<Conv2dOptions>},
-    {"conv1d", activations, "conv1d", 3, true, with_activation<Conv1dOptions>},
-    {"linear", activations, "linear", 3, true, linear_activated},
-    {"batch_norm", activations, "batch_norm", 6, true, clipped<BatchNormOptions>},
+    {"conv2d", every_activation, "conv2d", 3, true, with_activation<Conv2dOptions>},
+    {"conv1d", every_activation, "conv1d", 3, true, with_activation<Conv1dOptions>},
+    {"linear", every_activation, "linear", 3, true, linear_activated},
+    {"batch_norm", every_activation, "batch_norm", 6, true, clipped<BatchNormOptions>},
     {"batch_norm", {"add"}, "batch_norm", 5, false, norm_added},
     {"conv2d", {"add"}, "conv2d_add", 3, true, conv_added},
-    {"conv2d_add", activations, "conv2d_add", 4, true, clipped<Conv2dOptions>},
+    {"conv2d_add", every_activation, "conv2d_add", 4, true, clipped<Conv2dOptions>},
     {"conv2d", {"max_pool2d"}, "conv2d_max_pool2d", 3, true, pooled},
 };
 

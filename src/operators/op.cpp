@@ -51,7 +51,7 @@ const Op& op(std::string_view name) {
 namespace {
 
 /// The inputs as `op` takes them in mixed precision: a listener hears the casts, and backward casts the gradients back.
-void convert(const Op& op, std::vector<Tensor>& inputs, DType narrow) {
+void narrow_inputs(const Op& op, std::vector<Tensor>& inputs, DType narrow) {
   const auto is = [](const Tensor& x, DType dtype) { return x.defined() && x.dtype() == dtype; };
   const auto narrows = [&](const Tensor& x) { return is(x, narrow); };
   const bool widens = op.mixed() == Mixed::widens;
@@ -77,7 +77,7 @@ class AsItIs {
 
 std::vector<Tensor> TracedCall::run(const char* name) {
   const Op& called = op(name);
-  if (const DType narrow = activations(); narrow != DType::float32) convert(called, inputs_, narrow);
+  if (const DType narrow = activations(); narrow != DType::float32) narrow_inputs(called, inputs_, narrow);
   OpListener* const listener = detail::hearing.listener;
   const Attributes attributes(std::move(attributes_));
   std::vector<Tensor> results;
