@@ -62,6 +62,18 @@ TEST_CASE("worth: the answer is that of the moment, not of the past", "[device]"
   }
 }
 
+TEST_CASE("worth: threads that spin on after their turn keep the team away for a moment only", "[device]") {
+  // Turns of 300 ms, for whose first 60 another process's threads still spin; then that process computes.
+  Simulation simulation;
+  double alone = 0;
+  for (int turn = 0; turn < 20; ++turn) {
+    simulation.share_alone(0.06, {650, 460}, lenet_alone);
+    alone += simulation.share_alone(0.24, {240, 455}, lenet_alone) / 20;
+    simulation.now += std::chrono::milliseconds(600);
+  }
+  CHECK(alone < 0.25);
+}
+
 TEST_CASE("worth: where every core is taken, the faster of the two", "[device]") {
   // Alone the caller has half a core, too.
   CHECK(Simulation{}.share_alone(20, {600, 500}, {950, 450}) < 0.15);
