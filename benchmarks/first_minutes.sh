@@ -42,7 +42,7 @@ run_one() {
     while IFS= read -r line; do
       printf '%6.1f %s\n' "$(awk -v a="$begin" -v b="$(date +%s.%N)" 'BEGIN { print b - a }')" "$line"
     done >"$log"
-  first=$(awk '/ epoch +1[ :]/ && !seen++ { print $1 }' "$log")
+  first=$(awk '/ epoch +1[ :\/]/ && !seen++ { print $1 }' "$log")
   awk -v commit="$1" -v command="$2" -v run="$3" -v first="${first:--}" '
     / processor time: / { total = $1; used = $(NF - 1) + $NF }
     / exit status / { status = "failed" }
