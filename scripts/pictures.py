@@ -22,13 +22,13 @@ NAMES = {"mlp-small": "MLP, 3 x 196", "mlp-medium": "MLP, 3 x 392", "mlp-big": "
 
 
 def rows_of(name):
-    """The rows of a page's tables: dictionaries by column, with the table's precision and the section's commits."""
-    found, head, precision, commits = [], None, "strict", ()
+    """The rows of a page's tables: dictionaries by column, with the table's precision, the section and its commits."""
+    found, head, precision, commits, section = [], None, "strict", (), ""
     for line in (results / name).read_text().splitlines():
         if stated := re.search(r"precision (\w+)\. Median|^### (strict|tf32|bf16)\b", line, re.IGNORECASE):
             precision = (stated[1] or stated[2]).lower()
         if line.startswith("## "):
-            commits = ()
+            commits, section = (), line[3:]
         if not line.startswith("|"):
             commits = (*commits, *commits_in(line))
         if not line.startswith("|"):
@@ -38,7 +38,7 @@ def rows_of(name):
         if head is None:
             head = cells
         elif not set(line) <= set("|-: "):
-            found.append({"precision": precision, "commits": commits} | dict(zip(head, cells)))
+            found.append({"precision": precision, "commits": commits, "section": section} | dict(zip(head, cells)))
     return found
 
 
@@ -152,19 +152,6 @@ def peers(theme):
     return drawing.done()
 
 
-def tables_of(name):
-    """The rows of a page's tables: dictionaries by column, with the section's title."""
-    found, head, section = [], None, ""
-    for line in (results / name).read_text().splitlines():
-        if line.startswith("## "):
-            section = line[3:]
-        cells = [cell.strip(" *") for cell in line.strip("|").split("|")] if line.startswith("|") else None
-        if cells and head and not set(line) <= set("|-: "):
-            found.append({"section": section} | dict(zip(head, cells)))
-        head = head or cells if cells else None
-    return found
-
-
 def best_of(row):
     """A row's ratio of the best peer to Tern; None: not measured."""
     ratios = [cell for column, cell in row.items() if column.startswith(("best peer / ", "PyTorch / "))]
@@ -172,7 +159,8 @@ def best_of(row):
 
 
 def networks(theme):
-    """All networks of models/ and layers drawn at random, on a GPU and on two cores: a dot per cell."""
+    """All networks of models/ on a GPU and on two cores, a dot per cell, without sections of what was "before"; layers
+    drawn at random, on one core."""
     names = ["MLP", "LeNet", "AlexNet", "VGG16", "GoogLeNet", "ResNet18", "ResNet50", "MobileNetV2", "U-Net",
              "ViT-B/16"]
     panels = [("One H100: PyTorch's best over Tern", "nets-gpu.md", ""),
@@ -180,7 +168,7 @@ def networks(theme):
     floor = 98 + 26 * (len(names) + 1)
     behind, drawn = [], []
     for panel, (title, page, only) in enumerate(panels):
-        rows = tables_of(page)
+        rows = rows_of(page)
         cells = {name: [] for name in names}
         for row in rows:
             name = (row.get("net") or row.get("network") or "").split(" (")[0]
@@ -197,13 +185,15 @@ def networks(theme):
         spread = [[float(row[c]) for c in ("5th percentile", "median", "95th")] for row in rows
                   if row["section"].startswith("Random") and "5th percentile" in row and "95th" in row]
         drawn.append((title, cells, spread[-1] if spread else None))
+        if spread:
+            random_at = [row[""] for row in rows if row["section"].startswith("Random") and "95th" in row][-1]
     notes = [", ".join(behind[i:i + 3]) for i in range(0, len(behind), 3)]
     drawing = Drawing(860, floor + 48 + 17 * len(notes), theme, "Tern's ten networks beside the fastest peer")
     counts = [r for _, cells, _ in drawn for row in cells.values() for r in row]
     drawing.text(20, 28, f"All networks that Tern ships: ahead in {sum(r >= 1 for r in counts)} of {len(counts)} cells",
                  size=17, weight=600)
-    drawing.text(20, 48, "A dot for each phase, batch size and precision; right of 1 Tern is faster. Bars: layers "
-                 "drawn at random, 5th to 95th percentile.", "soft")
+    drawing.text(20, 48, "A dot for each phase, batch size and precision; right of 1 Tern is faster. Bar: layers drawn "
+                 f"at random, one core, 5th to 95th percentile, at {random_at}.", "soft", 12)
     low, high = 0.5, 5.0
     for panel, (title, cells, spread) in enumerate(drawn):
         left = 130 + 375 * panel

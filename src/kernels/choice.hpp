@@ -18,11 +18,10 @@
 
 namespace tern::kernels {
 
-/// One algorithm for a kind of problem, for the lists that choose() reads. With Problem::deterministic it is
-/// reproducible bit for bit.
+/// One algorithm for a kind of problem, for the lists that choose() reads.
 template <class Problem, class Arrays>
 struct Algorithm {
-  const char* name;                                                    ///< one of its decision's names (mode.cu)
+  const char* name;                                                    ///< one of its decision's names
   bool (*fits)(const Problem&) = [](const Problem&) { return true; };  ///< cheap: called every time
   std::size_t (*workspace)(const Problem&, int plan) = nullptr;        ///< bytes; null: none
   void (*run)(Context&, const Problem&, const Arrays&, int plan, void* workspace) = nullptr;

@@ -4,6 +4,9 @@
 #include <set>
 #include <unordered_map>
 
+#include "onnx/importer.hpp"
+#include "onnx/writer.hpp"
+
 namespace tern::onnx {
 
 namespace {
@@ -15,17 +18,12 @@ bool is_type(const NodeProto* node, std::string_view type) {
 }
 bool has(const NodeProto& node, std::size_t i) { return i < node.inputs.size() && !node.inputs[i].empty(); }
 
-const AttributeProto* attribute_of(const NodeProto& node, std::string_view name) {
-  const auto found = std::ranges::find(node.attributes, name, &AttributeProto::name);
-  return found == node.attributes.end() ? nullptr : &*found;
-}
-
 /// What moves elements and computes nothing.
 bool moves(const std::string& type) {
   return type == "Reshape" || type == "Flatten" || type == "Transpose" || type == "Squeeze" || type == "Unsqueeze";
 }
 bool is_float(const NodeProto& node, std::string_view name, float usual) {
-  const AttributeProto* found = attribute_of(node, name);
+  const AttributeProto* found = find_attribute(node, name);
   return found == nullptr || found->f == usual;
 }
 
@@ -104,8 +102,8 @@ class Joiner {
     const TensorProto *scale = constant(node.inputs.size() > 1 ? node.inputs[1] : ""),
                       *zero = has_zero ? constant(node.inputs[2]) : nullptr;
     if (!single(scale) || scale->type != static_cast<std::int64_t>(Element::float32)) return false;
-    if (has_zero ? !single(zero) || !bytes(zero) : attribute_of(node, "output_dtype") != nullptr) return false;
-    return attribute_of(node, "block_size") == nullptr && attribute_of(node, "precision") == nullptr;
+    if (has_zero ? !single(zero) || !bytes(zero) : find_attribute(node, "output_dtype") != nullptr) return false;
+    return find_attribute(node, "block_size") == nullptr && find_attribute(node, "precision") == nullptr;
   }
   bool same_numbers(const NodeProto& a, const NodeProto& b) const {
     for (const std::size_t i : {1U, 2U}) {
@@ -144,7 +142,7 @@ class Joiner {
   NodeProto* constant_of(const std::string& name) {
     NodeProto* node = made(name);
     if (!is_type(node, "DequantizeLinear") || constant(node->inputs[0]) == nullptr ||
-        constant(node->inputs[1]) == nullptr || attribute_of(*node, "block_size") != nullptr)
+        constant(node->inputs[1]) == nullptr || find_attribute(*node, "block_size") != nullptr)
       return nullptr;
     return has(*node, 2) && constant(node->inputs[2]) == nullptr ? nullptr : node;
   }
@@ -187,7 +185,7 @@ class Joiner {
       if (x == nullptr || weight == nullptr || (has(*node, 2) && !is_bias(node->inputs[2]))) return;
       const std::size_t rank = constant(weight->inputs[0])->dims.size();
       if ((conv ? rank != 3 && rank != 4 : rank != 2) || !centred(*weight)) return;
-      const AttributeProto *turned = attribute_of(*node, "transB"), *axis = attribute_of(*weight, "axis");
+      const AttributeProto *turned = find_attribute(*node, "transB"), *axis = find_attribute(*weight, "axis");
       const std::int64_t outputs = conv || (turned != nullptr && turned->i != 0) ? 0 : 1;
       if (!single(constant(weight->inputs[1])) && (axis == nullptr ? 1 : axis->i) != outputs) return;
       joined.type = conv ? "Conv" : "Linear";
@@ -198,7 +196,7 @@ class Joiner {
         const NodeProto* bias = constant_of(node->inputs[2]);
         joined.inputs.push_back(bias != nullptr ? bias->inputs[0] : node->inputs[2]);
       }
-      if (bound != nullptr) joined.attributes.push_back(flag("relu"));
+      if (bound != nullptr) joined.attributes.push_back(make_attribute("relu", std::int64_t{1}));
       if (!conv) keep_only(joined, {"transB", "relu"});
       quantize = std::move(joined);
       return;
@@ -235,18 +233,11 @@ class Joiner {
     joined.inputs.push_back(quantize.inputs[1]);
     joined.inputs.push_back(has(quantize, 2) ? quantize.inputs[2] : "");
   }
-  static AttributeProto flag(const std::string& name) {
-    AttributeProto made;
-    made.name = name;
-    made.type = AttributeProto::integer;
-    made.i = 1;
-    return made;
-  }
   static void keep_only(NodeProto& node, const std::set<std::string>& names) {
     std::erase_if(node.attributes, [&](const AttributeProto& each) { return !names.contains(each.name); });
   }
   static bool plain_gemm(const NodeProto& node) {
-    const AttributeProto* turned = attribute_of(node, "transA");
+    const AttributeProto* turned = find_attribute(node, "transA");
     return node.type == "Gemm" && is_float(node, "alpha", 1) && is_float(node, "beta", 1) &&
            (turned == nullptr || turned->i == 0);
   }

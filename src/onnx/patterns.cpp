@@ -27,7 +27,7 @@ class Patterns {
   }
 
  private:
-  /// The node of this operator with two inputs (or one) that makes a value, else null.
+  /// The node that makes a value, if it is of this operator, else null.
   const graph::Node* made_by(int id, std::string_view op) const {
     const auto found = maker_.find(id);
     if (found == maker_.end()) return nullptr;

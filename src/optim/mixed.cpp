@@ -1,11 +1,7 @@
 #include "tern/optim/mixed.hpp"
 
-#include <algorithm>
 #include <cmath>
-#include <memory>
-#include <mutex>
 #include <string>
-#include <unordered_map>
 #include <utility>
 
 #include "autograd/place.hpp"
@@ -17,60 +13,23 @@ namespace tern::optim {
 
 // ---- MasterWeights ----
 
-namespace {
-
-/// The versions of weights when they were their masters, rounded; by storage, so that MasterWeights may be moved.
-struct Rounded {
-  struct Entry {
-    std::weak_ptr<Storage> storage;
-    std::uint64_t version = 0;
-  };
-  std::mutex mutex;
-  std::unordered_map<const Storage*, Entry> entries;
-  std::size_t swept = 64;  // number of entries at which expired ones are removed next
-
-  static Rounded& all() {
-    static Rounded rounded;
-    return rounded;
-  }
-};
-
-void note_rounded(const Tensor& weight) {
-  Rounded& all = Rounded::all();
-  const std::lock_guard lock(all.mutex);
-  if (all.entries.size() >= all.swept) {
-    std::erase_if(all.entries, [](const auto& entry) { return entry.second.storage.expired(); });
-    all.swept = std::max<std::size_t>(64, 2 * all.entries.size());
-  }
-  const std::shared_ptr<Storage> storage = weight.shared_storage();
-  all.entries[storage.get()] = {storage, storage->version()};
-}
-
-bool is_rounded(const Tensor& weight) {
-  Rounded& all = Rounded::all();
-  const std::lock_guard lock(all.mutex);
-  const auto found = all.entries.find(weight.shared_storage().get());
-  return found != all.entries.end() && found->second.storage.lock() == weight.shared_storage() &&
-         found->second.version == weight.storage().version();
-}
-
-/// A weight that somebody has changed since, by a checkpoint for instance, is taken up by its master, but for elements
-/// that are the master's, rounded. Without a look at the elements on the host, which a recording could not have.
-void take_up(Tensor& master, const Tensor& weight) {
-  if (is_rounded(weight)) return;
-  master.copy_(operators::where(operators::equal(master.to(weight.dtype()), weight), master, wide(weight)));
-  note_rounded(weight);
-}
-
-}  // namespace
-
 MasterWeights::MasterWeights(std::vector<Tensor> weights) : weights_(std::move(weights)) {
   for (const Tensor& weight : weights_) {
     const bool narrow = weight.dtype() != scalar_of(weight.dtype());
     masters_.push_back(narrow ? wide(weight.detach()).set_requires_grad() : weight);
     if (narrow) autograd::take_place(weight, masters_.back());
-    if (narrow) note_rounded(weight);
+    versions_.push_back(weight.storage().version());
   }
+}
+
+// A weight that somebody has changed since, by a checkpoint for instance, is taken up by its master, but for elements
+// that are the master's, rounded. Without a look at the elements on the host, which a recording could not have.
+void MasterWeights::take_up(std::size_t i) {
+  Tensor& master = masters_[i];
+  const Tensor& weight = weights_[i];
+  if (master.is(weight) || versions_[i] == weight.storage().version()) return;
+  master.copy_(operators::where(operators::equal(master.to(weight.dtype()), weight), master, wide(weight)));
+  versions_[i] = weight.storage().version();
 }
 
 void MasterWeights::load_gradients() { load_gradients({}); }
@@ -79,7 +38,7 @@ void MasterWeights::load_gradients(const Tensor& factor) {
   const NoGrad no_grad;
   for (std::size_t i = 0; i < weights_.size(); ++i) {
     Tensor& master = masters_[i];
-    if (!master.is(weights_[i])) take_up(master, weights_[i]);
+    take_up(i);
     const Tensor& gradient = weights_[i].grad();
     if (!gradient.defined()) {
       if (!master.is(weights_[i])) master.zero_grad();
@@ -96,7 +55,7 @@ void MasterWeights::store() {
   for (std::size_t i = 0; i < weights_.size(); ++i) {
     if (masters_[i].is(weights_[i])) continue;
     weights_[i].copy_(masters_[i]);
-    note_rounded(weights_[i]);
+    versions_[i] = weights_[i].storage().version();
   }
 }
 

@@ -78,8 +78,7 @@ void Plan::restless(const char* reason) {
   if (++restless_ >= patience) reason_ = reason;
 }
 
-// A replay exchanges no words between ranks. If one rank replayed while another one ran, they would wait for each
-// other.
+// A replay sends no messages on the host. If one rank replayed while another one ran, they would wait for each other.
 bool Plan::in_all_ranks(bool own) const {
   const Unobserved hidden;
   for (const Recording::Ranks& group : ranks_) own = group.all(own);

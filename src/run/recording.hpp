@@ -46,7 +46,7 @@ class Recording final : public Observer {
     std::shared_ptr<const bool> on;
     bool value;
   };
-  /// Ranks that exchange words on the host unless their step is replayed: all of them replay it, or none.
+  /// Ranks that exchange messages on the host unless they replay their step: either all of them replay it, or none.
   struct Ranks {
     const void* group;
     std::function<bool(bool)> all;  ///< whether something is true in all of them; every rank calls it

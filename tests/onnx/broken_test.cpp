@@ -1,4 +1,4 @@
-// Forty models with one fault each: the message names the node, its operator, the tensors with their shapes, and says
+// Models with one fault each: the message names the node, its operator, the tensors with their shapes, and says
 // what to do.
 
 #include "onnx/models.hpp"

@@ -1,4 +1,4 @@
-// Steps of several ranks, which exchange words on the host unless all of them replay.
+// Steps of several ranks, which exchange messages on the host unless all of them replay.
 
 #include "tern/run/step.hpp"
 

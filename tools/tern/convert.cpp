@@ -16,9 +16,7 @@ namespace {
 class Convert : public Command {
  public:
   Convert() {
-    Option model =
-        text_option("model", "FILE", "the model: its file, an ONNX file, a checkpoint, or the folder of a run", model_);
-    model.kind = Value::file;
+    Option model = model_option(model_);
     Option out = text_option("out", "FILE", "a file for ONNX (.onnx) or for the library (.tern)", out_);
     out.kind = Value::file;
     verb_ = {.name = "convert",
@@ -44,8 +42,9 @@ class Convert : public Command {
     expects<UsageError>(is_onnx(out_) || out_.ends_with(".tern"), "--out: found '", out_,
                         "', expected a name that ends in .onnx or .tern");
     keep_inputs(out_, {model_});
-    const graph::Graph graph = load_graph(model_);
-    const std::optional<Blueprint> blueprint = blueprint_of();
+    const std::optional<Model> model = model_in();
+    const graph::Graph graph = model && !is_onnx(model_) ? graph_of(*model) : load_graph(model_);
+    const std::optional<Blueprint> blueprint = model ? std::optional(model->blueprint) : std::nullopt;
     if (is_onnx(out_))
       blueprint ? save_onnx(out_, *blueprint, graph) : save_onnx(out_, graph);
     else if (blueprint && graph.structure().batch > 0)
@@ -59,10 +58,10 @@ class Convert : public Command {
 
  private:
   /// Absent for an ONNX file that is no model of classes.
-  std::optional<Blueprint> blueprint_of() const {
-    if (!is_onnx(model_)) return load_model(model_).blueprint;
+  std::optional<Model> model_in() const {
+    if (!is_onnx(model_)) return load_model(model_);
     try {
-      return load_model(model_).blueprint;
+      return load_model(model_);
     } catch (const FileError&) {
       return {};
     }

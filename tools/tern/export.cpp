@@ -18,8 +18,7 @@ namespace {
 class Export : public Command {
  public:
   Export() {
-    Option model = text_option("model", "FILE", "the model: its file, a checkpoint, or the folder of a run", model_);
-    model.kind = Value::file;
+    Option model = model_option(model_);
     Option format =
         choice_option("format", "safetensors (one file) or npy (a folder)", {"safetensors", "npy"}, format_);
     Option out = text_option("out", "PATH", "the file, or the folder for npy", out_);

@@ -16,9 +16,7 @@ namespace {
 class GraphVerb : public Command {
  public:
   GraphVerb() {
-    Option model =
-        text_option("model", "FILE", "the model: its file, an ONNX file, a checkpoint, or the folder of a run", model_);
-    model.kind = Value::file;
+    Option model = model_option(model_);
     Option net = choice_option("net", "a network without a model, such as lenet", benchmarks::nets(), net_);
     Option format = choice_option("format", "text, svg (a drawing) or program (a file for graph::Program::load)",
                                   {"text", "svg", "program"}, format_);

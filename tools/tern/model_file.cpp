@@ -127,8 +127,10 @@ Weights load_weights(const std::string& path) {
 }
 
 graph::Graph load_graph(const std::string& path) {
-  if (is_onnx(path)) return load_onnx_graph(path);
-  const Model model = load_model(path);
+  return is_onnx(path) ? load_onnx_graph(path) : graph_of(load_model(path));
+}
+
+graph::Graph graph_of(const Model& model) {
   if (const auto* graph = dynamic_cast<const graph::Graph*>(model.net.get())) return *graph;
   Shape shape{1};
   for (const std::int64_t size : model.blueprint.input) shape.push_back(size);

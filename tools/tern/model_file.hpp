@@ -37,6 +37,7 @@ Model model_from(io::Safetensors content, const std::string& file);
 
 /// A network as a graph: that of a model, or of an ONNX file with any inputs and results. Throws FileError.
 graph::Graph load_graph(const std::string& path);
+graph::Graph graph_of(const Model& model);
 
 /// Throws FileError unless the graph takes one input of the blueprint's examples and gives one result.
 void check_fits(const graph::Graph& graph, const Blueprint& blueprint, const std::string& file);

@@ -104,6 +104,13 @@ std::vector<std::string> split_list(const std::string& text) {
   return parts;
 }
 
+Option model_option(std::string& model) {
+  Option option =
+      text_option("model", "FILE", "the model: its file, an ONNX file, a checkpoint, or the folder of a run", model);
+  option.kind = Value::file;
+  return option;
+}
+
 Option text_option(std::string name, std::string value, std::string help, std::string& target) {
   Option option{.name = std::move(name), .value = std::move(value), .help = std::move(help)};
   option.set = [&target, name = option.name](const std::string& text) {

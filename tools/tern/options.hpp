@@ -59,6 +59,8 @@ Option integer_option(std::string name, std::string value, std::string help, std
                       std::int64_t most);
 Option integer_option(std::string name, std::string value, std::string help, int& target, int least, int most);
 Option list_option(std::string name, std::string value, std::string help, std::vector<std::string>& target);
+/// --model FILE, of the verbs that read a model.
+Option model_option(std::string& model);
 
 /// A whole number, or UsageError: "--epochs: found 'x', expected a whole number from 1 to 10".
 std::int64_t parse_integer(const std::string& name, const std::string& text, std::int64_t least, std::int64_t most);

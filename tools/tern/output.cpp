@@ -53,9 +53,8 @@ void write_output(const Output& output, const std::string& text) {
 
 Options test_options(Settings& settings, std::string& model) {
   Options options;
-  Option file = text_option("model", "FILE", "the model: its file, or the folder of a run", model);
+  Option file = model_option(model);
   file.group = "Data";
-  file.kind = Value::file;
   file.brief = true;
   options.push_back(std::move(file));
   for (Option& option : training_options(settings)) {

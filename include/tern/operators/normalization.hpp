@@ -32,7 +32,7 @@ struct BatchNormOptions {
 /// undefined), then the activation. Training uses the batch's statistics, over more than one value, and updates
 /// running_mean and running_var in place unless undefined; evaluation uses the running ones, which get no gradient.
 /// weight and bias are [C] or undefined, of x's dtype or, beside 16 bits, float32. Adding and activation run in the
-/// same kernel if the activation is none or relu.
+/// same kernel if the activation is none, relu or relu6.
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor running_mean, Tensor running_var,
                   const BatchNormOptions& options = {}, const Tensor& added = {});
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "tern/optim/optimizer.hpp"
@@ -28,8 +29,10 @@ class MasterWeights {
  private:
   friend class GradScaler;
   void load_gradients(const Tensor& factor);
+  void take_up(std::size_t i);
 
   std::vector<Tensor> weights_, masters_;
+  std::vector<std::uint64_t> versions_;  // of the weights when they were their masters, rounded
 };
 
 struct GradScalerOptions {
