@@ -25,7 +25,7 @@ def rows_of(name):
     """The rows of a page's tables: dictionaries by column, with the table's precision, the section and its commits."""
     found, head, precision, commits, section = [], None, "strict", (), ""
     for line in (results / name).read_text().splitlines():
-        if stated := re.search(r"precision (\w+)\. Median|^### (strict|tf32|bf16)\b", line, re.IGNORECASE):
+        if stated := re.search(r"precision (\w+)\. Median|^##+ (strict|tf32|bf16)\b", line, re.IGNORECASE):
             precision = (stated[1] or stated[2]).lower()
         if line.startswith("## "):
             commits, section = (), line[3:]
@@ -176,12 +176,11 @@ def networks(theme):
             ratio = best_of(row) if row["section"].startswith(only) and not old else None
             if name not in cells or ratio is None:
                 continue
-            words = [row.get("phase", "inference"), "of", row.get("batch") or row.get("images", "1")]
-            if "bf16" in row["section"]:
-                words.append("bf16")
             cells[name].append(ratio)
             if ratio < 1:
-                behind.append(f"{name} {' '.join(words)}, {'GPU' if panel == 0 else 'cores'} ({ratio:.2f})")
+                where = f"GPU, {row['precision']}" if panel == 0 else "cores"
+                images = row.get("batch") or row.get("images", "1")
+                behind.append(f"{name} {row.get('phase', 'inference')} of {images}, {where} ({ratio:.2f})")
         spread = [[float(row[c]) for c in ("5th percentile", "median", "95th")] for row in rows
                   if row["section"].startswith("Random") and "5th percentile" in row and "95th" in row]
         drawn.append((title, cells, spread[-1] if spread else None))
@@ -190,10 +189,10 @@ def networks(theme):
     notes = [", ".join(behind[i:i + 3]) for i in range(0, len(behind), 3)]
     drawing = Drawing(860, floor + 48 + 17 * len(notes), theme, "Tern's ten networks beside the fastest peer")
     counts = [r for _, cells, _ in drawn for row in cells.values() for r in row]
-    drawing.text(20, 28, f"All networks that Tern ships: ahead in {sum(r >= 1 for r in counts)} of {len(counts)} cells",
-                 size=17, weight=600)
-    drawing.text(20, 48, "A dot for each phase, batch size and precision; right of 1 Tern is faster. Bar: layers drawn "
-                 f"at random, one core, 5th to 95th percentile, at {random_at}.", "soft", 12)
+    ahead = f"ahead or level in {sum(r >= 1 for r in counts)} of {len(counts)} cells"
+    drawing.text(20, 28, f"All networks that Tern ships: {ahead}", size=17, weight=600)
+    drawing.text(20, 48, "A dot for each phase, batch size and precision; right of 1 Tern is faster. Bar: 5th "
+                 f"to 95th percentile, one core, {random_at}.", "soft", 12)
     low, high = 0.5, 5.0
     for panel, (title, cells, spread) in enumerate(drawn):
         left = 130 + 375 * panel
