@@ -139,6 +139,28 @@ TEST_CASE("kept weights: each problem and algorithm has its own", "[device]") {
   }
 }
 
+TEST_CASE("kept weights: all batches and sizes of images share them", "[device]") {
+  const Device device{"vectorized"};
+  const NoGrad none;
+  const Limit limit(64 * megabytes);
+  for (const char* algorithm : {"rows", "winograd", "depthwise"}) {
+    INFO(algorithm);
+    const ForcedAlgorithm forced{"conv2d", algorithm};
+    Convolution convolution(1, algorithm == std::string("depthwise") ? 16 : 1);
+    for (int i = 0; i < 2; ++i) convolution();
+    const KeptCount filled = kept_count();
+    const Tensor whole = convolution.x;
+    for (const std::int64_t batch : {2, 5})
+      for (const std::int64_t width : {5, 12}) {
+        Generator generator(7);
+        convolution.x = randn({batch, whole.size(1), 9, width}, generator);
+        CHECK(convolution() == convolution.fresh());
+      }
+    CHECK(kept_count().found >= filled.found + 4);
+    CHECK(kept_count().bytes == filled.bytes);
+  }
+}
+
 TEST_CASE("kept weights: nothing is kept above the bound, nor while gradients are recorded", "[device]") {
   const Device device{"vectorized"};
   Convolution convolution;

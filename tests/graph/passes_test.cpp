@@ -174,6 +174,37 @@ TEST_CASE("passes: an inception module is one conv2d_cat, with its bits", "[grap
   }
 }
 
+TEST_CASE("passes: nothing that reads running statistics passes the node that updates them", "[graph]") {
+  const Device device{"sequential"};
+  const NoGrad no_grad;
+  for (int kind = 0; kind < 4; ++kind) {
+    Tensor mean = zeros({4}), deviation = ones({4});
+    const auto update = [&](const Tensor& x) { return op::batch_norm(x, {}, {}, mean, deviation, {.training = true}); };
+    const auto program = [&](const std::vector<Tensor>& inputs) {
+      const Tensor& x = inputs[0];
+      const auto read = [&] { return kind == 3 ? op::exp(mean.reshape({4, 1})) : op::exp(mean); };
+      const Tensor before = kind == 2 ? op::batch_norm(x, {}, {}, mean, deviation, {.training = false}) : read();
+      const Tensor normal = update(x);
+      if (kind == 1) return std::vector{normal, op::relu(op::batch_norm(x, {}, {}, mean, deviation, {}))};
+      if (kind == 2) return std::vector{normal, op::relu(before)};
+      return std::vector{normal, before, read()};
+    };
+    const auto fresh = [&] { mean.fill_(0.25), deviation.fill_(2); };
+    const std::vector<Tensor> inputs{op::mul(images(2, 1)[0], 3)};
+    fresh();
+    graph::Structure structure = graph::trace(program, inputs).structure();
+    graph::fold_constants(structure);
+    graph::merge_common(structure);
+    graph::fuse(structure);
+    const graph::Graph rewritten(structure);
+    INFO(rewritten.text());
+    fresh();
+    const std::vector<Tensor> expected = program(inputs);
+    fresh();
+    CHECK(difference_of(rewritten.run(inputs), expected) == "");
+  }
+}
+
 TEST_CASE("passes: what is computed twice, or for nobody, or of constants, goes", "[graph]") {
   graph::Structure structure = traced(
       [](const Tensor& x) {

@@ -2,8 +2,10 @@
 
 #include "graph/passes/concatenation.hpp"
 
+#include <algorithm>
 #include <unordered_map>
 
+#include "graph/passes/changes.hpp"
 #include "tern/graph/passes.hpp"
 #include "tern/operators/conv.hpp"
 
@@ -32,6 +34,7 @@ std::vector<std::size_t> convolutions_of(const Structure& structure, const Node&
 
 void join_concatenated(Structure& structure) {
   const std::vector<int> uses = structure.uses();
+  const Changes changes(structure);
   std::unordered_map<int, std::size_t> maker;
   std::vector<bool> gone(structure.nodes.size());
   for (std::size_t i = 0; i < structure.nodes.size(); ++i) {
@@ -39,6 +42,7 @@ void join_concatenated(Structure& structure) {
     const std::vector<std::size_t> made = convolutions_of(structure, node, uses, maker);
     for (const int id : node.results) maker[id] = i;
     if (made.empty()) continue;
+    if (!std::ranges::all_of(made, [&](std::size_t conv) { return changes.may_move(structure, conv, i); })) continue;
     std::vector<operators::Conv2dOptions> options;
     node.inputs.clear();
     for (const std::size_t place : made) {

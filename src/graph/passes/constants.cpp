@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "graph/passes/changes.hpp"
 #include "tern/autograd/tape.hpp"
 #include "tern/graph/passes.hpp"
 
@@ -19,10 +20,12 @@ int add_constant(Structure& structure, const Node& node, const char* name, const
 
 void fold_constants(Structure& structure) {
   const NoGrad no_grad;
+  const Changes changes(structure);
   std::vector<Node> kept;
   for (Node& node : structure.nodes) {
-    const bool constant =
-        std::ranges::all_of(node.inputs, [&](int id) { return id < 0 || structure.values[id].kind == Kind::constant; });
+    const bool constant = std::ranges::all_of(node.inputs, [&](int id) {
+      return id < 0 || (structure.values[id].kind == Kind::constant && !changes.changes(id));
+    });
     if (!constant || node.inputs.empty() || !node.by_batch.empty() ||
         node.op->effect(node.attributes) == operators::Effect::changes) {
       kept.push_back(std::move(node));

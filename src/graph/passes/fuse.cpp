@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "graph/passes/changes.hpp"
 #include "graph/passes/concatenation.hpp"
 #include "operators/fusion.hpp"
 #include "tern/graph/passes.hpp"
@@ -36,6 +37,7 @@ bool join(Structure& structure, Node& first, Node& next, std::size_t position, R
 
 void fuse(Structure& structure, Rounding rounding) {
   const std::vector<int> uses = structure.uses();
+  Changes changes(structure);
   std::unordered_map<int, std::size_t> maker;  // of a value, among the nodes
   std::vector<bool> gone(structure.nodes.size());
   for (std::size_t i = 0; i < structure.nodes.size(); ++i) {
@@ -46,7 +48,9 @@ void fuse(Structure& structure, Rounding rounding) {
       if (id < 0 || made == maker.end() || uses[id] != 1) continue;
       Node& first = structure.nodes[made->second];
       if (first.results.size() != 1 || next.results.size() != 1) continue;
+      if (!changes.may_move(structure, made->second, i)) continue;
       if (!join(structure, first, next, position, rounding)) continue;
+      changes.move(made->second, i);
       gone[made->second] = true;
       break;
     }

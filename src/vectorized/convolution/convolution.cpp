@@ -55,17 +55,37 @@ struct Call {
   Arrays<T> arrays;
 };
 
+/// What packed or transformed weights depend on: neither the batch nor the image's size, so all batches share them.
+Problem of_weights(const Problem& problem) {
+  return {.pass = problem.pass,
+          .N = 1,
+          .groups = problem.groups,
+          .C = problem.C,
+          .O = problem.O,
+          .H = 1,
+          .W = 1,
+          .KH = problem.KH,
+          .KW = problem.KW,
+          .stride_h = problem.stride_h,
+          .stride_w = problem.stride_w,
+          .pad_h = problem.plain() ? 0 : 1,
+          .layout = problem.layout,
+          .element = problem.element,
+          .precision = problem.precision};
+}
+
 /// Runs the forward pass. If the caller knows the version of the weights, what is derived from them is cached.
 template <class T>
 void run_forward(Context& context, const Plan<T>& plan, const Call<T>& call, std::string_view algorithm) {
   const auto& problem = call.problem;
   const kernels::WeightVersion& version = *kernels::weight_version;
   const auto size = static_cast<std::size_t>(plan.shared());
-  const Kept kept = kept_weights(version, problem, algorithm, size * sizeof(T));
+  const Problem derived = of_weights(problem);
+  const Kept kept = kept_weights(version, derived, algorithm, size * sizeof(T));
   const Scratch scratch(context, kept.data == nullptr ? size * sizeof(T) : 0);
   T* const weights = kept.data == nullptr ? scratch.as<T>() : static_cast<T*>(kept.data.get());
   run_on_weights(context, problem.threads, plan, weights, kept.ready);
-  if (kept.data != nullptr && !kept.ready) keep(version, problem, algorithm, kept);
+  if (kept.data != nullptr && !kept.ready) keep(version, derived, algorithm, kept);
 }
 
 /// Calls body(first element, elements) for the dense parts of y: all of it, or each position.
@@ -221,7 +241,7 @@ bool kept_linear(Context& context, int threads, T* y, const T* x, const T* weigh
                   .x_pitch = shape.in,
                   .y_pitch = shape.out,
                   .element = sizeof(T)};
-  const Problem of_weights = problem;  // they are packed alike for any number of rows
+  const Problem packed = problem;  // the weights: alike for any number of rows
   problem.H = problem.OH = shape.rows;
   const bool inside = clips(shape.activation);
   problem.activation = inside ? shape.activation : Activation::none;
@@ -235,10 +255,10 @@ bool kept_linear(Context& context, int threads, T* y, const T* x, const T* weigh
                                                 .keeps = true});
   const kernels::WeightVersion& version = *kernels::weight_version;
   constexpr std::string_view algorithm = "linear";
-  const Kept kept = kept_weights(version, of_weights, algorithm, static_cast<std::size_t>(plan->shared()) * sizeof(T));
+  const Kept kept = kept_weights(version, packed, algorithm, static_cast<std::size_t>(plan->shared()) * sizeof(T));
   if (kept.data == nullptr) return false;
   run_on_weights(context, threads, *plan, static_cast<T*>(kept.data.get()), kept.ready);
-  if (!kept.ready) keep(version, of_weights, algorithm, kept);
+  if (!kept.ready) keep(version, packed, algorithm, kept);
   return true;
 }
 template bool kept_linear(Context&, int, float*, const float*, const float*, const float*, const kernels::Linear&);
