@@ -88,7 +88,7 @@ __device__ __forceinline__ void differentiate(const Backward& pass, const Sizes&
 #pragma unroll
     for (int i = 0; i < Tile::rows; ++i) {
       const int row = mine + Tile::row(i);
-      row_log[i] = row < own_count ? log_sum[row] * log2_e : 0.0f;
+      row_log[i] = row < own_count ? log_sum[row] : 0.0f;
       row_inner[i] = row < own_count ? inner[row] : 0.0f;
     }
   }
@@ -113,11 +113,11 @@ __device__ __forceinline__ void differentiate(const Backward& pass, const Sizes&
       Tile::template scores<Step, Width>(weights, own + warp * Tile::warp_rows * pitch<Width>, other);
 #pragma unroll
       for (int j = 0; j < weights.columns; ++j) {
-        const float column_log = OfKeys ? columns[Tile::column(j)] * log2_e : 0.0f;
+        const float column_log = OfKeys ? columns[Tile::column(j)] : 0.0f;
 #pragma unroll
         for (int i = 0; i < Tile::rows; ++i) {
           weights.at(i, j) =
-              power_of_2(fmaf(weights.at(i, j), log2_e, -(OfKeys ? column_log : row_log[OfKeys ? 0 : i])));
+              power_of_2((weights.at(i, j) - (OfKeys ? column_log : row_log[OfKeys ? 0 : i])) * log2_e);
           if (!sees_all) {
             const int row = mine + Tile::row(i), column = begin + Tile::column(j);
             if (column >= count || (sizes.causal && (OfKeys ? row > column : column > row))) weights.at(i, j) = 0;

@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(32 * Warps, Resident) forward_kernel(Forward p
   prepare_tile<Tile, rows, Width, threads>(queries, sizes.scale);
 
   typename Tile::template Sums<Width> sums;
-  float top[Tile::rows], total[Tile::rows];  // the largest score times log2 e, plus the shift; the sum of weights
+  float top[Tile::rows], total[Tile::rows];  // the largest score; the sum of weights
 #pragma unroll
   for (int i = 0; i < Tile::rows; ++i) {
     top[i] = -INFINITY;
@@ -77,14 +77,14 @@ __global__ void __launch_bounds__(32 * Warps, Resident) forward_kernel(Forward p
 #pragma unroll
         for (int j = 1; j < weights.columns; ++j) largest = fmaxf(largest, weights.at(i, j));
         largest = over_row<Tile>(largest, [](float a, float b) { return fmaxf(a, b); });
-        // The shift keeps sums of weighted values in range.
-        const float now = fmaxf(top[i], fmaf(largest, log2_e, shift));
-        const float base = now == -INFINITY ? 0.0f : now, factor = power_of_2(top[i] - base);
+        // Scores lose their maximum before they are scaled: rounding a large product could exceed an exponent.
+        const float now = fmaxf(top[i], largest), base = now == -INFINITY ? 0.0f : now;
+        const float factor = power_of_2((top[i] - base) * log2_e);
         top[i] = now;
         float sum = 0;
 #pragma unroll
         for (int j = 0; j < weights.columns; ++j) {
-          weights.at(i, j) = power_of_2(fmaf(weights.at(i, j), log2_e, -base));
+          weights.at(i, j) = power_of_2(fmaf(weights.at(i, j) - base, log2_e, -shift));
           sum += weights.at(i, j);
         }
         total[i] = fmaf(total[i], factor, sum);
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(32 * Warps, Resident) forward_kernel(Forward p
     total[i] = over_row<Tile>(total[i], [](float a, float b) { return a + b; });
     const int row = own + Tile::row(i);
     if (pass.log_sum != nullptr && threadIdx.x % Tile::lanes_per_row == 0 && row < sizes.queries)
-      pass.log_sum[static_cast<std::int64_t>(head) * sizes.queries + row] = (top[i] + log2f(total[i])) * ln_2;
+      pass.log_sum[static_cast<std::int64_t>(head) * sizes.queries + row] = fmaf(shift + log2f(total[i]), ln_2, top[i]);
   }
   write_rows<Tile, Width>(pass.out + static_cast<std::int64_t>(head) * sizes.queries * sizes.values, sums, own,
                           sizes.queries, sizes.values, sizes.packs, [&](int i) { return 1 / total[i]; });

@@ -366,12 +366,14 @@ std::size_t engine_workspace(const Problem& problem, int plan) {
 
 void run_engine(const Context& context, const Problem& problem, const Arrays& arrays, int plan, void* workspace) {
   const std::shared_ptr<const Engine>& engine = proposals_of(problem).plan(plan);
-  const auto check_run = [&](bool works) {  // not `expects`: the text takes longer than a launch
-    if (!works) throw Error(message("cuda: cuDNN failed to run ", text_of(problem)));
+  const auto check_run = [&](cudnnStatus_t status) {  // not `expects`: the text takes longer than a launch
+    if (status != CUDNN_STATUS_SUCCESS) [[unlikely]]
+      throw Error(message("cuda: cuDNN failed to run plan ", plan, " of ", text_of(problem), ": ",
+                          cudnnGetErrorString(status)));
   };
-  check_run(engine != nullptr);
+  check_run(engine == nullptr ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_SUCCESS);
   keep_for_replays(thread_stream(), engine);
-  check_run(cudnnSetStream(engine->library.get(), stream_of(context)) == CUDNN_STATUS_SUCCESS);
+  check_run(cudnnSetStream(engine->library.get(), stream_of(context)));
   const Problem group = one_group(problem);
   const auto step = [&](std::int64_t elements, Pass computed) {
     return elements * bytes_of(element_of(problem, computed));
@@ -389,7 +391,7 @@ void run_engine(const Context& context, const Problem& problem, const Arrays& ar
         .set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, ids)
         .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace)
         .finalize();
-    check_run(cudnnBackendExecute(engine->library.get(), engine->plan.get(), pack.get()) == CUDNN_STATUS_SUCCESS);
+    check_run(cudnnBackendExecute(engine->library.get(), engine->plan.get(), pack.get()));
   }
 }
 
