@@ -71,7 +71,10 @@ GradScaler::GradScaler(const GradScalerOptions& options)
           "; expected a scale above 0, a growth above 1, a backoff between 0 and 1 and an interval of 1 or more");
 }
 
-Tensor GradScaler::scale(const Tensor& loss) const { return loss * scale_.to(loss.dtype()); }
+// 65536 is infinite in float16.
+Tensor GradScaler::scale(const Tensor& loss) const { return wide(loss) * scale_.to(scalar_of(loss.dtype())); }
+
+Tensor GradScaler::unscale(const Tensor& scaled) const { return scaled / scale_.to(scaled.dtype()); }
 
 namespace {
 
@@ -103,10 +106,11 @@ nn::State changeable(const MasterWeights& weights, const Optimizer& optimizer) {
 
 }  // namespace
 
-void GradScaler::step(MasterWeights& weights, Optimizer& optimizer) {
+void GradScaler::step(MasterWeights& weights, Optimizer& optimizer, const std::function<void()>& change) {
   const NoGrad no_grad;
   weights.load_gradients(1.0 / scale_);
   const Tensor finite = all_finite(weights.parameters());
+  if (change) change();
   nn::State before;
   for (const auto& [name, tensor] : changeable(weights, optimizer)) before.emplace(name, tensor.clone());
   optimizer.step();

@@ -39,6 +39,13 @@ std::string text_of(const optim::Schedule& schedule, std::int64_t last) {
   return text;
 }
 
+std::string text_of(const std::optional<optim::GradScalerOptions>& options, bool scales) {
+  if (!scales) return "none";
+  const optim::GradScalerOptions scaler = options.value_or(optim::GradScalerOptions{});
+  return message("scale ", exact(scaler.scale), ", growth ", exact(scaler.growth), ", backoff ", exact(scaler.backoff),
+                 ", interval ", scaler.interval);
+}
+
 std::string text_of(const data::AugmentOptions& augment) {
   std::string text =
       message("shift ", augment.shift, ", mirror ", augment.mirror, ", rotation ", exact(augment.rotation),
@@ -56,7 +63,8 @@ std::string Trainer::described() const {
   const std::int64_t last = options_.schedule_by_step ? options_.epochs * position_.batches : options_.epochs;
   std::string text =
       message("epochs ", options_.epochs, "\nclip_norm ", exact(options_.clip_norm), "\naverage ",
-              exact(options_.average), "\npatience ", options_.patience, "\ncheckpoint_every ",
+              exact(options_.average), "\npatience ", options_.patience,
+              "\nscaler: ", text_of(options_.scaler, scaler_.has_value()), "\ncheckpoint_every ",
               options_.checkpoint_every, "\nshards ", options_.shards, "\nfirst_step ", options_.first_step,
               "\nschedule by ", options_.schedule_by_step ? "step: " : "epoch: ", text_of(options_.schedule, last),
               "\naugment: ", text_of(options_.augment), "\noptimiser: ", optimizer_->describe(), ", learning rate ",

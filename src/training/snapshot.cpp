@@ -14,6 +14,7 @@ namespace {
 constexpr const char* model_part = "model.";
 constexpr const char* optimizer_part = "optimizer.";
 constexpr const char* average_part = "average.";
+constexpr const char* scaler_part = "scaler.";
 constexpr const char* best_part = "best.";
 constexpr const char* loader_key = "loader";
 constexpr std::int64_t history_columns = 10;
@@ -85,6 +86,7 @@ io::Checkpoint Trainer::snapshot() const {
   checkpoint.put(model_part, state);
   checkpoint.put(optimizer_part, held_->whole(*optimizer_));
   if (average_) checkpoint.put(average_part, held_->whole(average_->state()));
+  if (scaler_) checkpoint.put(scaler_part, scaler_->state());
   checkpoint.put(best_part, best_);
   checkpoint.tensors["totals"] = totals_;
   checkpoint.tensors["history"] = table_of(history_);
@@ -123,6 +125,8 @@ void Trainer::restore(const io::Checkpoint& checkpoint, const std::string& file)
     // The optimiser's rate is that of the schedule's current position; the schedule knows the initial rate.
     optimizer_->load_state(held_->own(*optimizer_, checkpoint.part(optimizer_part)));
     if (average_) average_->load_state(held_->own(checkpoint.part(average_part)));
+    // A training in another precision has none.
+    if (const nn::State scale = checkpoint.part(scaler_part); scaler_ && !scale.empty()) scaler_->load_state(scale);
   } catch (const FileError&) {
     throw;
   } catch (const Error& error) {

@@ -100,6 +100,10 @@ Trainer::Trainer(nn::Module& net, optim::Optimizer& optimizer, const data::DataL
   if (options.schedule) schedule_.emplace(optimizer, options.schedule);
   if (options.average != 0) average_ = std::make_unique<optim::WeightAverage>(net, options.average);
   if (changes(options.augment)) augment_.emplace(options.augment);
+  if (options.scaler || current_scope().activation_dtype() == DType::float16) {
+    masters_.emplace(optimizer.parameters());
+    scaler_.emplace(options.scaler.value_or(optim::GradScalerOptions{}));
+  }
 }
 
 // Resident examples stay where the mode can reach them, and each step gathers its own batch.
@@ -147,9 +151,21 @@ parallel::ShardLoss Trainer::shard_loss(const Tensor& x, const Tensor& labels, c
 // One step on a batch of all ranks.
 Tensor Trainer::train_on(std::int64_t examples, const ShardLossOf& loss_of) {
   optimizer_->zero_grad();
-  const parallel::ShardLoss whole = ranks_->backward(examples, loss_of);
-  if (options_.clip_norm > 0) optim::clip_grad_norm(optimizer_->parameters(), options_.clip_norm);
-  optimizer_->step();
+  const auto clip = [this] {
+    if (options_.clip_norm > 0) optim::clip_grad_norm(optimizer_->parameters(), options_.clip_norm);
+  };
+  const auto scaled = [&](const data::Rows& rows) {
+    const parallel::ShardLoss shard = loss_of(rows);
+    return parallel::ShardLoss{scaler_->scale(shard.loss), shard.sums};
+  };
+  parallel::ShardLoss whole = ranks_->backward(examples, scaler_ ? ShardLossOf(scaled) : loss_of);
+  if (scaler_) {
+    whole.loss = scaler_->unscale(whole.loss);
+    scaler_->step(*masters_, *optimizer_, clip);
+  } else {
+    clip();
+    optimizer_->step();
+  }
   if (average_) average_->update();
   add_to(totals_, whole, examples);
   return whole.loss;

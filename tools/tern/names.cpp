@@ -24,7 +24,7 @@ std::vector<std::string> cost_names() {
   return {"cross-entropy", "binary-cross-entropy", "mse", "mae", "huber", "hinge"};
 }
 std::vector<std::string> regression_cost_names() { return {"mse", "mae", "huber"}; }
-std::vector<std::string> precision_names() { return {"strict", "tf32", "bf16"}; }
+std::vector<std::string> precision_names() { return {"strict", "tf32", "bf16", "f16"}; }
 
 std::vector<std::string> missing_names() { return {"refuse", "mean", "median", "drop", "indicator"}; }
 

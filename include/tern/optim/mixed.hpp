@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "tern/optim/optimizer.hpp"
@@ -51,11 +52,14 @@ class GradScaler {
  public:
   /// Throws Error unless growth > 1, 0 < backoff < 1, scale > 0 and interval >= 1.
   explicit GradScaler(const GradScalerOptions& options = {});
-  /// loss times the scale.
+  /// loss times the scale, in float32 at least.
   Tensor scale(const Tensor& loss) const;
+  /// A scaled loss divided by the scale. Call it before `step`, which changes the scale.
+  Tensor unscale(const Tensor& scaled) const;
   /// Loads the gradients, divided by the scale, steps, and stores the weights, if all gradients are finite. A momentum
-  /// that the first step would have made is 0 if that step was skipped. Adapts the scale.
-  void step(MasterWeights& weights, Optimizer& optimizer);
+  /// that the first step would have made is 0 if that step was skipped. Adapts the scale. `change` (may be empty) sees
+  /// the loaded gradients before the step, to clip them.
+  void step(MasterWeights& weights, Optimizer& optimizer, const std::function<void()>& change = {});
   /// The current scale. The host waits for it.
   double value() const { return scale_.item(); }
 

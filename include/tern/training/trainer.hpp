@@ -13,6 +13,7 @@
 #include "tern/data/loader.hpp"
 #include "tern/io/checkpoint.hpp"
 #include "tern/optim/average.hpp"
+#include "tern/optim/mixed.hpp"
 #include "tern/optim/schedule.hpp"
 #include "tern/parallel/data_parallel.hpp"
 #include "tern/run/step.hpp"
@@ -89,6 +90,9 @@ struct TrainerOptions {
   optim::Schedule schedule = {};                    ///< of the learning rate, by epochs done; empty: constant
   bool schedule_by_step = false;                    ///< by steps done
   double clip_norm = 0;                             ///< see optim::clip_grad_norm; 0: no clipping
+  /// Of the loss, for float16 gradients. Empty: the default one where the scope in which the trainer is made has
+  /// float16 activations (Precision::f16), else none.
+  std::optional<optim::GradScalerOptions> scaler = {};
   double average = 0;  ///< decay of the optim::WeightAverage that is validated and kept; 0: none
   /// Epochs without improvement before training stops and keeps the best weights; 0: never. Only validated epochs
   /// count.
@@ -196,6 +200,8 @@ class Trainer {
   std::optional<data::Augment> augment_;
   std::optional<optim::Scheduler> schedule_;
   std::unique_ptr<optim::WeightAverage> average_;
+  std::optional<optim::MasterWeights> masters_;  // with the scaler
+  std::optional<optim::GradScaler> scaler_;
   std::shared_ptr<const Ranks> held_;            // how the ranks hold the network together
   std::optional<parallel::DataParallel> ranks_;  // made by the first step
   std::string fingerprints_;                     // of the data

@@ -116,8 +116,7 @@ __device__ __forceinline__ void differentiate(const Backward& pass, const Sizes&
         const float column_log = OfKeys ? columns[Tile::column(j)] : 0.0f;
 #pragma unroll
         for (int i = 0; i < Tile::rows; ++i) {
-          weights.at(i, j) =
-              power_of_2((weights.at(i, j) - (OfKeys ? column_log : row_log[OfKeys ? 0 : i])) * log2_e);
+          weights.at(i, j) = power_of_2((weights.at(i, j) - (OfKeys ? column_log : row_log[OfKeys ? 0 : i])) * log2_e);
           if (!sees_all) {
             const int row = mine + Tile::row(i), column = begin + Tile::column(j);
             if (column >= count || (sizes.causal && (OfKeys ? row > column : column > row))) weights.at(i, j) = 0;
