@@ -29,16 +29,24 @@ struct Unrecordable {
   std::string reason;
 };
 
+constexpr const char* slices_differ = "slices of its batch run other kernels";
+
 /// What both runs have in common: blocks of tensors are seen, those that kernels take for themselves are the pool's.
 class Watch : public BlockSource, public kernels::Tape, public Observer {
  public:
-  Watch() : source_(std::exchange(block_source, this)), tape_(std::exchange(kernels::tape, this)) { begin(); }
+  explicit Watch(AlgorithmChoices& choices)
+      : source_(std::exchange(block_source, this)), tape_(std::exchange(kernels::tape, this)), choices_(choices) {
+    begin();
+  }
   ~Watch() override {
     end();
     block_source = source_;
     kernels::tape = tape_;
   }
-  void begins() override { block_source = nullptr; }
+  void begins() override {
+    block_source = nullptr;
+    choices_.launch();
+  }
   void touches(const void*, bool) override {}
   void elementwise(const void*, const void*, const void*) override {}
   void ends(std::unique_ptr<kernels::Launch>) noexcept override { block_source = this; }
@@ -57,11 +65,15 @@ class Watch : public BlockSource, public kernels::Tape, public Observer {
  private:
   BlockSource* source_;
   Tape* tape_;
+
+ protected:
+  AlgorithmChoices& choices_;
 };
 
 /// The first run: which blocks there are, from when to when, and which kernel may write into the block that it reads.
 class Measure final : public Watch {
  public:
+  using Watch::Watch;
   void* take(std::size_t bytes) override {
     void* const block = fresh(bytes);
     live_[static_cast<const std::byte*>(block)] = blocks.size();
@@ -144,8 +156,8 @@ class Measure final : public Watch {
 class Record final : public Watch {
  public:
   Record(const std::vector<Lifetime>& blocks, const MemoryPlan& plan, const Block& block,
-         const std::vector<Tensor>& inputs, std::vector<Action>& actions)
-      : blocks_(blocks), plan_(plan), block_(block), actions_(actions) {
+         const std::vector<Tensor>& inputs, std::vector<Action>& actions, AlgorithmChoices& choices)
+      : Watch(choices), blocks_(blocks), plan_(plan), block_(block), actions_(actions) {
     for (const Tensor& input : inputs) inputs_.push_back(input.shared_storage().get());
   }
 
@@ -181,7 +193,7 @@ class Record final : public Watch {
     Watch::ends(nullptr);
     if (launch == nullptr) return;
     try {
-      Action action{.launch = std::move(launch)};
+      Action action{.launch = std::move(launch), .algorithm = choices_.wanted()};
       if (kernels::weight_version != nullptr)
         action.weights = std::make_unique<kernels::WeightVersion>(*kernels::weight_version);
       actions_.push_back(std::move(action));
@@ -230,9 +242,24 @@ class Record final : public Watch {
 
 }  // namespace
 
+std::vector<Tensor> HostRecording::run_graph() {
+  if (!slices_) return graph_.run(inputs_);
+  bool other = false;
+  std::vector<Tensor> results = slices_->run(inputs_, choices_, other);
+  if (choices_.missed() || other) throw Unrecordable{slices_differ};
+  return results;
+}
+
+std::vector<Tensor> HostRecording::note() {
+  const Measure launches(choices_);
+  std::vector<Tensor> results = slices_->run_whole(inputs_, choices_);
+  for (Tensor& result : results) result = result.contiguous();
+  return results;
+}
+
 std::vector<Tensor> HostRecording::measure() {
-  Measure measured;
-  std::vector<Tensor> results = graph_.run(inputs_);
+  Measure measured(choices_);
+  std::vector<Tensor> results = run_graph();
   for (Tensor& result : results) result = result.contiguous();
   measured.finish();
   blocks_ = measured.blocks;
@@ -250,8 +277,8 @@ std::vector<Tensor> HostRecording::measure() {
 
 void HostRecording::record(std::string& reason) {
   block_ = std::make_unique<Block>(plan_.bytes);
-  Record recording(blocks_, plan_, *block_, inputs_, actions_);
-  for (Tensor& whole : graph_.run(inputs_)) {
+  Record recording(blocks_, plan_, *block_, inputs_, actions_, choices_);
+  for (Tensor& whole : run_graph()) {
     const Tensor result = whole.contiguous();
     const auto* place = static_cast<const std::byte*>(result.storage().pointer_in(host_memory()));
     const bool ours = place != nullptr && place >= block_->data() && place < block_->data() + block_->bytes();
@@ -261,15 +288,17 @@ void HostRecording::record(std::string& reason) {
   reason = recording.problem();
 }
 
-void HostRecording::replay(Context& context) const {
+void HostRecording::replay(Context& context) {
   // Back to what it was, also where a kernel throws.
   struct Outer {
+    AlgorithmChoices& choices;
     const kernels::WeightVersion* const version = kernels::weight_version;
     ~Outer() {
+      choices.want(nullptr);
       kernels::weight_version = version;
       kernels::derived_weights = nullptr;
     }
-  } const outer;
+  } const outer{choices_};
   for (const Action& action : actions_) {
     if (action.launch == nullptr) {
       std::memcpy(action.place, action.bytes.data(), action.bytes.size());
@@ -278,6 +307,7 @@ void HostRecording::replay(Context& context) const {
     kernels::weight_version = action.weights.get();
     action.derived.next = 0;
     kernels::derived_weights = action.weights == nullptr ? nullptr : &action.derived;
+    choices_.want(action.algorithm);
     action.launch->run(context);
   }
 }
@@ -319,22 +349,42 @@ void HostRecording::take_in(const std::vector<Tensor>& inputs) {
 void HostRecording::run(const std::vector<Tensor>& inputs, std::vector<Tensor>& results, Context& context,
                         std::string& reason) {
   const NoGrad no_grad;
-  const bool first = inputs_.empty();
   take_in(inputs);
+  std::optional<AlgorithmChoices::Use> use;
+  if (slices_) use.emplace(choices_, context);
   try {
-    if (first)
+    if (slices_ && !std::exchange(noted_, true)) {
+      results = note();
+    } else if (!std::exchange(measured_, true)) {
       results = measure();
-    else if (recorded())
-      replay(context);
-    else
+    } else if (!recorded()) {
       record(reason);
+      if (reason.empty()) write(results);
+    } else {
+      replay(context);
+      // A kernel that could not handle an image would have taken the other algorithm for all of them.
+      if (choices_.missed())
+        results = graph_.run(inputs);
+      else
+        write(results);
+    }
   } catch (const Unrecordable& cause) {
     reason = cause.reason;
   }
-  if (!reason.empty())
-    results.clear();
-  else if (!first)
-    write(results);
+  if (!reason.empty() && slices_) {
+    forget_slices();
+    reason.clear();
+    results = graph_.run(inputs);
+  }
+  if (!reason.empty()) results.clear();
+}
+
+void HostRecording::forget_slices() {
+  slices_.reset();
+  measured_ = false;
+  block_.reset();
+  actions_.clear();
+  results_.clear();
 }
 
 }  // namespace tern::graph

@@ -17,6 +17,8 @@ namespace tern::graph {
 namespace {
 
 constexpr std::size_t most_batches = 32;
+constexpr std::size_t slice_bytes = std::size_t{1}
+                                    << 20;  // per thread: smaller ones cost more launches than they save memory
 
 /// What keeps every call from being recorded; empty: nothing.
 std::string obstacle(const Scope& scope) {
@@ -67,7 +69,8 @@ struct Program::State {
         return recording;
       }
     }
-    return std::make_unique<HostRecording>(graph);
+    const auto threads = static_cast<std::size_t>(current_scope().context.threads);
+    return std::make_unique<HostRecording>(graph, n, threads * slice_bytes);
   }
 
   /// One call with a recording; the graph itself runs where that is not possible.
@@ -147,7 +150,7 @@ std::size_t Program::planned_bytes(std::int64_t batch) const {
   for (const int id : own.inputs) inputs.push_back(zeros(own.values[id].shape_at(batch), own.values[id].dtype));
   const NoGrad no_grad;
   const Device device(state_->scope);
-  for (int i = 0; i < 2; ++i) state_->run(batch, inputs, results);
+  for (int i = 0; i < 3; ++i) state_->run(batch, inputs, results);
   std::unique_ptr<HostRecording> recording = state_->take(batch);
   const std::size_t bytes = recording == nullptr ? 0 : recording->bytes();
   if (recording != nullptr) state_->put_back(batch, std::move(recording));

@@ -134,6 +134,25 @@ TEST_CASE("program: the plan needs less memory than all results", "[graph]") {
   CHECK(rows.planned_bytes(1) == 2 * 4032);  // two in turn: a row is read more than once
 }
 
+TEST_CASE("program: large results of images exist for a few images at a time", "[graph]") {
+  const Device device{"vectorized", {.threads = 2}};
+  const NoGrad no_grad;
+  nn::Sequential net{nn::Conv2d{3, 16, 3, {.padding = 1}}, nn::Relu{}, nn::Conv2d{16, 16, 3, {.padding = 1}},
+                     nn::MaxPool2d{4}, nn::Conv2d{16, 8, 3}};
+  net.eval();
+  const graph::Program program(net, {numbers({1, 3, 128, 128})}, {.fold = false});
+  const std::size_t one = program.planned_bytes(1), eight = program.planned_bytes(8);
+  CHECK(one >= 2 * 16 * 128 * 128 * 4);
+  CHECK(eight <= 2 * one);
+  for (std::uint64_t i = 0; i < 5; ++i) {
+    Tensor x = numbers({8, 3, 128, 128}, i);
+    // Infinity leads a kernel to another algorithm, for all images.
+    if (i == 3) x.slice(0, 2, 3).fill_(std::numeric_limits<double>::infinity());
+    CHECK(difference_of({program(x)}, {net(x)}) == "");
+  }
+  CHECK(program.unrecorded() == "");
+}
+
 TEST_CASE("program: a kernel does not write over what is read later, or by itself in another order", "[graph]") {
   const Device device{"vectorized"};
   const NoGrad no_grad;

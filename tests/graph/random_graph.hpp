@@ -29,7 +29,7 @@ class RandomProgram {
       const std::size_t back = static_cast<std::size_t>(roll(3) == 0 ? roll(static_cast<int>(values.size())) : 0);
       const Tensor x = values[values.size() - 1 - back];
       values.push_back(
-          made(roll(16), roll(3), x, values[static_cast<std::size_t>(roll(static_cast<int>(values.size())))]));
+          made(roll(18), roll(3), x, values[static_cast<std::size_t>(roll(static_cast<int>(values.size())))]));
     }
     std::vector<Tensor> results{values.back()};
     if (roll(3) == 0) results.push_back(values[static_cast<std::size_t>(roll(static_cast<int>(values.size())))]);
@@ -72,6 +72,11 @@ class RandomProgram {
         return x.transpose(2, 3);
       case 14:
         return op::softmax(x.reshape({x.size(0) * 4, 36}), -1).reshape({x.size(0), 4, 6, 6});
+      case 15:
+        return which == 0 ? op::avg_pool2d(x, 3, {.stride = Pair{1}, .padding = Pair{1}})
+                          : op::max_pool2d(x, 3, {.stride = Pair{1}, .padding = Pair{1}});
+      case 16:
+        return op::local_response_norm(x, {.size = 3});
       default:
         return op::sub(x, op::mean(x, {2, 3}, true));
     }
