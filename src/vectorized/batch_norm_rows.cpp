@@ -1,0 +1,406 @@
+// Batch normalisation of channels last, row by row. Statistics: each block of rows is read twice, from memory for its
+// means and from the cache for the deviations from them; blocks are combined in double (Chan, Golub and LeVeque, 1979).
+
+#include "vectorized/targets.hpp"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "vectorized/batch_norm_rows.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "vectorized/batch_norm_ops.hpp"
+#include "vectorized/batch_norm_rows.hpp"
+#include "vectorized/simd.hpp"
+#include "vectorized/vectorized.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace tern::vectorized::HWY_NAMESPACE {
+namespace {
+
+using kernels::BatchNorm;
+
+constexpr double streamed = 0.3;      // rough cost of reading one element in nanoseconds
+constexpr std::int64_t chunk = 64;    // numbers of channels are padded to a multiple of this
+constexpr std::int64_t together = 4;  // rows that share the loads per channel
+
+/// How the rows are cut.
+struct Blocks {
+  std::int64_t rows, each, count, pitch;
+
+  template <class T>
+  static Blocks of(const BatchNorm& p) {
+    constexpr std::int64_t bytes = 128 << 10;
+    const std::int64_t fitting = bytes / static_cast<std::int64_t>(sizeof(T)) / std::max<std::int64_t>(p.C, 1);
+    const std::int64_t each = std::clamp<std::int64_t>(fitting / together * together, 16, 256);
+    return {p.N, each, (p.N + each - 1) / each, (p.C + chunk - 1) / chunk * chunk};
+  }
+  std::int64_t rows_of(std::int64_t block) const { return std::min(each, rows - block * each); }
+};
+
+/// totals[k] [pitch] += term k of term(values of in...), summed over the rows; at(d, c) makes the term of the channels
+/// from c on.
+template <int sums, class T, class Terms, class... In>
+HWY_INLINE void add_rows(T* totals, std::int64_t pitch, std::int64_t rows, std::int64_t channels, const Terms& terms,
+                         const In*... in) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t row = 0; row < rows; row += together) {
+    const std::int64_t begin = row * channels;
+    for (std::int64_t c = 0; c < channels; c += lanes) {
+      const std::int64_t count = channels - c;
+      const auto term = terms.at(d, c);
+      V found[together][sums];
+      if (row + together <= rows) {
+        for (std::int64_t i = 0; i < together; ++i)
+          term(d, found[i], load_columns(d, in + begin + i * channels + c, count)...);
+      } else {
+        for (std::int64_t i = 0; i < together; ++i) {
+          if (row + i < rows)
+            term(d, found[i], load_columns(d, in + begin + i * channels + c, count)...);
+          else
+            for (V& value : found[i]) value = hn::Zero(d);
+        }
+      }
+      for (int k = 0; k < sums; ++k) {
+        T* const total = totals + k * pitch + c;
+        const V four = hn::Add(hn::Add(found[0][k], found[1][k]), hn::Add(found[2][k], found[3][k]));
+        hn::StoreU(hn::Add(hn::LoadU(d, total), four), d, total);
+      }
+    }
+  }
+}
+
+struct ValueTerms {
+  template <class D>
+  HWY_INLINE ValueTerms at(D /*d*/, std::int64_t /*c*/) const {
+    return *this;
+  }
+  template <class D, class V>
+  HWY_INLINE void operator()(D /*d*/, V (&terms)[1], V x) const {
+    terms[0] = x;
+  }
+};
+
+template <class V>
+struct DeviationTerm {
+  V mean;
+  template <class D>
+  HWY_INLINE void operator()(D /*d*/, V (&terms)[2], V x) const {
+    terms[0] = hn::Sub(x, mean);
+    terms[1] = hn::Mul(terms[0], terms[0]);
+  }
+};
+template <class T>
+struct DeviationTerms {
+  const T* means;
+  template <class D>
+  HWY_INLINE DeviationTerm<hn::Vec<D>> at(D d, std::int64_t c) const {
+    return {hn::LoadU(d, means + c)};
+  }
+};
+
+template <class V>
+struct GradientTerm {
+  GradientTimesNormalized<V> times;
+  ThroughClip clip;
+  template <class D>
+  HWY_INLINE void operator()(D d, V (&terms)[2], V grad_y, V x) const {
+    terms[0] = grad_y;
+    terms[1] = times(d, grad_y, x);
+  }
+  template <class D>
+  HWY_INLINE void operator()(D d, V (&terms)[2], V grad_y, V x, V y) const {
+    (*this)(d, terms, clip(d, grad_y, y), x);
+  }
+};
+template <class T>
+struct GradientTerms {
+  const T *means, *inverses;
+  std::int64_t channels;
+  ThroughClip clip;
+  template <class D>
+  HWY_INLINE GradientTerm<hn::Vec<D>> at(D d, std::int64_t c) const {
+    return {{load_columns(d, means + c, channels - c), load_columns(d, inverses + c, channels - c)}, clip};
+  }
+};
+
+/// y of `rows` rows. `numbers` are the mean, the inverse deviation, the weight and the shift of each channel,
+/// [4, pitch].
+template <class T>
+HWY_NOINLINE void normalize_rows(T* y, const T* x, const T* added, const T* numbers, std::int64_t pitch,
+                                 std::int64_t channels, std::int64_t rows, kernels::Activation activation) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  const bool clipped = clips(activation);
+  const Clip<T> clip{top_of<T>(activation)};
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t first = 0; first < rows; first += together) {
+    const std::int64_t begin = first * channels, end = std::min(first + together, rows) * channels;
+    for (std::int64_t c = 0; c < channels; c += lanes) {
+      const std::int64_t count = channels - c;
+      const Normalize<V> normalize{hn::LoadU(d, numbers + c), hn::LoadU(d, numbers + pitch + c),
+                                   hn::LoadU(d, numbers + 2 * pitch + c), hn::LoadU(d, numbers + 3 * pitch + c)};
+      for (std::int64_t at = begin + c; at < end; at += channels) {
+        V value = normalize(d, load_columns(d, x + at, count));
+        if (added != nullptr) value = hn::Add(value, load_columns(d, added + at, count));
+        store_columns(clipped ? clip(d, value) : value, d, y + at, count);
+      }
+    }
+  }
+}
+
+/// grad_x and grad_added (either may be null) of `rows` rows; y is null without an activation. `numbers` are the
+/// members of NormalizeGradient for each channel, [6, pitch].
+template <class T>
+HWY_NOINLINE void differentiate_rows(T* grad_x, T* grad_added, const T* grad_y, const T* x, const T* y,
+                                     const T* numbers, std::int64_t pitch, std::int64_t channels, std::int64_t rows,
+                                     ThroughClip clip) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t first = 0; first < rows; first += together) {
+    const std::int64_t begin = first * channels, end = std::min(first + together, rows) * channels;
+    for (std::int64_t c = 0; c < channels; c += lanes) {
+      const std::int64_t count = channels - c;
+      const T* const own = numbers + c;
+      const NormalizeGradient<V> gradient{hn::LoadU(d, own),
+                                          hn::LoadU(d, own + pitch),
+                                          hn::LoadU(d, own + 2 * pitch),
+                                          hn::LoadU(d, own + 3 * pitch),
+                                          hn::LoadU(d, own + 4 * pitch),
+                                          hn::LoadU(d, own + 5 * pitch)};
+      for (std::int64_t at = begin + c; at < end; at += channels) {
+        V grad = load_columns(d, grad_y + at, count);
+        if (y != nullptr) grad = clip(d, grad, load_columns(d, y + at, count));
+        const V of_x = gradient(d, grad, load_columns(d, x + at, count));
+        if (grad_added != nullptr) store_columns(grad, d, grad_added + at, count);
+        if (grad_x != nullptr) store_columns(of_x, d, grad_x + at, count);
+      }
+    }
+  }
+}
+
+template <class T>
+struct Forward {
+  T *y, *mean, *inverse_deviation, *running_mean, *running_var;
+  const T *x, *weight, *bias, *added;
+  const BatchNorm& p;
+  Blocks blocks;
+  T *numbers, *partial;  // as normalize_rows takes them; means, deviations and squares of each block, [count, 3, pitch]
+
+  /// The statistics of a block.
+  HWY_NOINLINE void sum(std::int64_t block) const {
+    const std::int64_t pitch = blocks.pitch, rows = blocks.rows_of(block);
+    T* const means = partial + block * 3 * pitch;
+    const T* const in = x + block * blocks.each * p.C;
+    std::fill_n(means, 3 * pitch, T(0));
+    add_rows<1>(means, pitch, rows, p.C, ValueTerms{}, in);
+    for (std::int64_t c = 0; c < p.C; ++c) means[c] /= static_cast<T>(rows);
+    add_rows<2>(means + pitch, pitch, rows, p.C, DeviationTerms<T>{means}, in);
+  }
+  /// The statistics of the channels of a chunk.
+  HWY_NOINLINE void combine(std::int64_t first) const {
+    const std::int64_t pitch = blocks.pitch;
+    const auto elements = static_cast<double>(p.N);
+    double means[chunk] = {}, squares[chunk] = {};
+    for (std::int64_t block = 0; block < blocks.count; ++block) {
+      const T* const own = partial + block * 3 * pitch + first;
+      const auto rows = static_cast<double>(blocks.rows_of(block));
+      for (std::int64_t i = 0; i < chunk; ++i) means[i] += rows * double{own[i]} + double{own[pitch + i]};
+    }
+    for (double& value : means) value /= elements;
+    for (std::int64_t block = 0; block < blocks.count; ++block) {
+      const T* const own = partial + block * 3 * pitch + first;
+      const auto rows = static_cast<double>(blocks.rows_of(block));
+      for (std::int64_t i = 0; i < chunk; ++i) {
+        const double off = double{own[i]} - means[i];
+        squares[i] += double{own[2 * pitch + i]} + off * (2 * double{own[pitch + i]} + rows * off);
+      }
+    }
+    for (std::int64_t i = 0; i < std::min(chunk, p.C - first); ++i)
+      store(first + i, static_cast<T>(means[i]), static_cast<T>(std::max(squares[i] / elements, 0.0)));
+  }
+  void store(std::int64_t c, T center, T variance) const {
+    T inverse = 1 / std::sqrt(variance + static_cast<T>(p.epsilon));
+    if (!std::isfinite(variance) || !std::isfinite(center)) {
+      const Statistics<T> exact = exact_statistics(x, p, c);
+      center = exact.mean;
+      variance = exact.variance;
+      inverse = exact.inverse_deviation;
+    }
+    mean[c] = center;
+    inverse_deviation[c] = inverse;
+    const T of_channel[]{center, inverse, weight == nullptr ? T(1) : weight[c], bias == nullptr ? T(0) : bias[c]};
+    for (int k = 0; k < 4; ++k) numbers[k * blocks.pitch + c] = of_channel[k];
+    if (running_mean == nullptr || p.N == 0) return;  // an empty batch does not change them
+    const auto elements = static_cast<double>(p.N);
+    const T unbiased = variance * static_cast<T>(elements > 1 ? elements / (elements - 1) : 1);
+    const T keep = static_cast<T>(1 - p.momentum), take = static_cast<T>(p.momentum);
+    running_mean[c] = keep * running_mean[c] + take * center;
+    running_var[c] = keep * running_var[c] + take * unbiased;
+  }
+  void write(std::int64_t begin, std::int64_t end) const {
+    const std::int64_t at = begin * p.C;
+    normalize_rows(y + at, x + at, added == nullptr ? nullptr : added + at, numbers, blocks.pitch, p.C, end - begin,
+                   p.activation);
+  }
+};
+
+template <class T>
+struct Backward {
+  T *grad_x, *grad_weight, *grad_bias, *grad_added;
+  const T *grad_y, *x, *weight, *y, *mean, *inverse_deviation;
+  const BatchNorm& p;
+  Blocks blocks;
+  T *numbers, *partial;  // as differentiate_rows takes them; sums of gradients and products, [count, 2, pitch]
+
+  ThroughClip clip() const { return {p.activation == kernels::Activation::relu6}; }
+  const T* clipped_by() const { return clips(p.activation) ? y : nullptr; }
+
+  HWY_NOINLINE void sum(std::int64_t block) const {
+    const std::int64_t pitch = blocks.pitch, rows = blocks.rows_of(block), at = block * blocks.each * p.C;
+    T* const sums = partial + block * 2 * pitch;
+    std::fill_n(sums, 2 * pitch, T(0));
+    const GradientTerms<T> terms{mean, inverse_deviation, p.C, clip()};
+    if (const T* const out = clipped_by())
+      add_rows<2>(sums, pitch, rows, p.C, terms, grad_y + at, x + at, out + at);
+    else
+      add_rows<2>(sums, pitch, rows, p.C, terms, grad_y + at, x + at);
+  }
+  HWY_NOINLINE void combine(std::int64_t first) const {
+    const std::int64_t pitch = blocks.pitch;
+    double sums[chunk] = {}, products[chunk] = {};
+    for (std::int64_t block = 0; block < blocks.count; ++block) {
+      const T* const own = partial + block * 2 * pitch + first;
+      for (std::int64_t i = 0; i < chunk; ++i) {
+        sums[i] += double{own[i]};
+        products[i] += double{own[pitch + i]};
+      }
+    }
+    for (std::int64_t i = 0; i < std::min(chunk, p.C - first); ++i)
+      store(first + i, static_cast<T>(sums[i]), static_cast<T>(products[i]));
+  }
+  void store(std::int64_t c, T sum, T product) const {
+    if (grad_weight != nullptr) grad_weight[c] = product;
+    if (grad_bias != nullptr) grad_bias[c] = sum;
+    // Two factors on the same side of 1 are multiplied one after the other: their product may leave T's range.
+    const T inverse = inverse_deviation[c], factor = weight == nullptr ? T(1) : weight[c];
+    const bool apart = (inverse > 1) != (std::abs(factor) > 1);
+    const auto count = static_cast<T>(static_cast<double>(p.N));
+    const T of_channel[]{
+        mean[c], inverse, sum / count, product / count, apart ? inverse * factor : inverse, apart ? T(1) : factor};
+    for (int k = 0; k < 6; ++k) numbers[k * blocks.pitch + c] = of_channel[k];
+  }
+  void write(std::int64_t begin, std::int64_t end) const {
+    if (grad_x == nullptr && grad_added == nullptr) return;
+    const std::int64_t at = begin * p.C;
+    const T* const out = clipped_by();
+    differentiate_rows(grad_x == nullptr ? nullptr : grad_x + at, grad_added == nullptr ? nullptr : grad_added + at,
+                       grad_y + at, x + at, out == nullptr ? nullptr : out + at, numbers, blocks.pitch, p.C,
+                       end - begin, clip());
+  }
+};
+
+/// Blocks, then channels, then rows.
+template <class Pass>
+void run(Context& context, const Pass& pass, double nanoseconds) {
+  const BatchNorm& p = pass.p;
+  const double work = nanoseconds * static_cast<double>(p.N) * static_cast<double>(p.C);
+  parallel_phases(useful_threads(context, work), 3, [&](const Team& team, int phase) {
+    if (phase == 0)
+      for (std::int64_t b = team.begin(pass.blocks.count), end = team.end(pass.blocks.count); b < end; ++b) pass.sum(b);
+    else if (phase == 1)
+      for (std::int64_t c = team.begin(p.C, chunk), end = team.end(p.C, chunk); c < end; c += chunk) pass.combine(c);
+    else
+      pass.write(team.begin(p.N, together), team.end(p.N, together));
+  });
+}
+
+/// Scratch for numbers and partial sums; the padding of the numbers is 0.
+template <class T>
+struct Space {
+  Scratch scratch;
+  T *numbers, *partial;
+  Space(Context& context, std::int64_t numbers_count, std::int64_t partial_count)
+      : scratch(context, static_cast<std::size_t>(numbers_count + partial_count) * sizeof(T)),
+        numbers(scratch.as<T>()),
+        partial(numbers + numbers_count) {
+    std::fill_n(numbers, numbers_count, T(0));
+  }
+};
+
+template <class T>
+void forward(Context& context, T* y, T* mean, T* inverse_deviation, T* running_mean, T* running_var, const T* x,
+             const T* weight, const T* bias, const T* added, const BatchNorm& p) {
+  const Blocks blocks = Blocks::of<T>(p);
+  const Space<T> space(context, 4 * blocks.pitch, 3 * blocks.pitch * blocks.count);
+  run(context,
+      Forward<T>{y, mean, inverse_deviation, running_mean, running_var, x, weight, bias, added, p, blocks,
+                 space.numbers, space.partial},
+      3 * streamed);
+}
+
+template <class T>
+void backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, T* grad_added, const T* grad_y, const T* x,
+              const T* weight, const T* y, const T* mean, const T* inverse_deviation, const BatchNorm& p) {
+  const Blocks blocks = Blocks::of<T>(p);
+  const Space<T> space(context, 6 * blocks.pitch, 2 * blocks.pitch * blocks.count);
+  run(context,
+      Backward<T>{grad_x, grad_weight, grad_bias, grad_added, grad_y, x, weight, y, mean, inverse_deviation, p, blocks,
+                  space.numbers, space.partial},
+      4 * streamed);
+}
+
+template <class T>
+void inference(Context& context, T* y, const T* x, const T* weight, const T* bias, const T* added,
+               const T* running_mean, const T* running_var, const BatchNorm& p) {
+  const std::int64_t pitch = Blocks::of<T>(p).pitch;
+  const Space<T> space(context, 4 * pitch, 0);
+  T* const numbers = space.numbers;
+  for (std::int64_t c = 0; c < p.C; ++c) {
+    numbers[c] = running_mean[c];
+    numbers[pitch + c] = 1 / std::sqrt(running_var[c] + static_cast<T>(p.epsilon));
+    numbers[2 * pitch + c] = weight == nullptr ? T(1) : weight[c];
+    numbers[3 * pitch + c] = bias == nullptr ? T(0) : bias[c];
+  }
+  parallel_for(context, p.N, streamed * static_cast<double>(p.C), [=, &p](std::int64_t begin, std::int64_t end) {
+    const std::int64_t at = begin * p.C;
+    normalize_rows(y + at, x + at, added == nullptr ? nullptr : added + at, numbers, pitch, p.C, end - begin,
+                   p.activation);
+  });
+}
+
+template <class T>
+const BatchNormRowKernels<T>& table() {
+  static constexpr BatchNormRowKernels<T> table{
+      .forward = forward<T>, .backward = backward<T>, .inference = inference<T>};
+  return table;
+}
+
+const BatchNormRowKernels<float>& table_float() { return table<float>(); }
+const BatchNormRowKernels<double>& table_double() { return table<double>(); }
+
+}  // namespace
+}  // namespace tern::vectorized::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tern::vectorized {
+
+HWY_EXPORT(table_float);
+HWY_EXPORT(table_double);
+
+template <>
+const BatchNormRowKernels<float>& batch_norm_rows<float>() {
+  return HWY_DYNAMIC_DISPATCH(table_float)();
+}
+template <>
+const BatchNormRowKernels<double>& batch_norm_rows<double>() {
+  return HWY_DYNAMIC_DISPATCH(table_double)();
+}
+
+}  // namespace tern::vectorized
+#endif
