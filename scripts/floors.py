@@ -3,7 +3,7 @@
 
 A file may include files of its own floor or of a lower one. The modes are beside the tower: each includes only the
 contracts, and nothing includes a mode's files. Since every include points down, there are no cycles. Only the
-registry names a mode.
+registry names a mode. The parts of the program tern have no cycles either.
 
 usage: floors.py [--root FOLDER] [--picture]     (0: all arrows go down; 1: some do not, each named)
 """
@@ -52,6 +52,24 @@ def names(root):
                     yield place, number, match[1]
 
 
+def circle(root):
+    """Parts of the program tern (a part is a source with its header) that include each other in a circle; or none."""
+    parts = {}
+    for file in sorted((root / "tools/tern").glob("*.[hc]pp")):
+        seen = re.findall(r'^\s*#\s*include\s*"(\w+)\.hpp"', file.read_text(), re.MULTILINE)
+        parts.setdefault(file.stem, set()).update(part for part in seen if part != file.stem)
+    left = dict(parts)
+    while done := [part for part in left if not left[part] & left.keys()]:
+        for part in done:
+            del left[part]
+    if not left:
+        return []
+    path = [min(left)]
+    while path.count(path[-1]) == 1:
+        path.append(min(left[path[-1]] & left.keys()))
+    return path[path.index(path[-1]):]
+
+
 def problem(own, seen):
     """What is wrong with an include; None if it is allowed."""
     if own in MODES:
@@ -98,9 +116,12 @@ def main():
     named = list(names(options.root))
     for file, number, mode in named:
         print(f'{file}:{number}: names the mode "{mode}", which only its folder and the registry may')
+    around = circle(options.root)
+    if around:
+        print(f"tools/tern: {' includes '.join(around)}")
     if options.picture:
         print(picture(found))
-    if wrong or named:
+    if wrong or named or around:
         sys.exit(1)
 
 

@@ -50,6 +50,16 @@ class Floors(unittest.TestCase):
                 self.assertIn(f"{file}:1: ", text)
                 self.assertIn(said, text)
 
+    def test_circle(self):
+        with tempfile.TemporaryDirectory() as folder:
+            copy = pathlib.Path(folder)
+            for top in ("include", "src", "tools/tern"):
+                shutil.copytree(ROOT / top, copy / top)
+            (copy / "tools/tern/text.cpp").open("a").write('#include "model.hpp"\n')
+            status, text = check(copy)
+            self.assertEqual(status, 1)
+            self.assertEqual(text, "tools/tern: blueprint includes text includes model includes blueprint\n")
+
     def test_new_folder(self):
         with tempfile.TemporaryDirectory() as folder:
             (pathlib.Path(folder) / "src" / "attic").mkdir(parents=True)

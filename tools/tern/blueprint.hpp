@@ -64,8 +64,4 @@ struct Blueprint {
 /// "ant 0.5, bee 2": up to ten classes with their weights.
 std::string weights_text(const Blueprint& blueprint);
 
-Json to_json(const Blueprint& blueprint);
-/// Throws FileError that begins with `file` for anything that no Blueprint can hold.
-Blueprint blueprint_from(const Json& json, const std::string& file);
-
 }  // namespace tern::tool

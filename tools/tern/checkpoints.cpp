@@ -1,5 +1,6 @@
 // What a training's checkpoint holds besides its Trainer's part, and how a training resumes from it.
 
+#include "blueprint_file.hpp"
 #include "errors.hpp"
 #include "tern/tensor/create.hpp"
 #include "training.hpp"

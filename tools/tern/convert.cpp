@@ -7,6 +7,7 @@
 #include "output.hpp"
 #include "tern/graph/trace.hpp"
 #include "tern/tensor/create.hpp"
+#include "text.hpp"
 #include "verbs.hpp"
 
 namespace tern::tool {

@@ -2,8 +2,8 @@
 // Early stopping: examples set aside from the training decide which epoch's weights are kept. The held-out examples,
 // whose accuracy is reported, have no part in it.
 
-#include "data_sets.hpp"
 #include "settings.hpp"
+#include "training_data.hpp"
 
 namespace tern::tool {
 

@@ -225,12 +225,6 @@ Json figures_json(const nn::ClassFigures& figures) {
 
 }  // namespace
 
-std::string number_text(double value) {
-  PlainStream text;  // six digits, as printf's %g
-  text << value;
-  return text.str();
-}
-
 std::string as_table(const Evaluation& evaluation, const Blueprint& blueprint) {
   if (const auto& found = evaluation.regression)
     return message("R2    ", fixed(found->r2, 4), " of ", counted(evaluation.examples, "example"), "\nRMSE  ",
@@ -298,13 +292,6 @@ std::string as_csv(const Evaluation& evaluation, const Blueprint& blueprint) {
   add("macro average", evaluation.figures.macro);
   add("weighted average", evaluation.figures.weighted);
   return text;
-}
-
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + "\"";
 }
 
 }  // namespace tern::tool

@@ -52,9 +52,5 @@ Evaluation evaluate(const Prediction& prediction);
 std::string as_table(const Evaluation& evaluation, const Blueprint& blueprint);
 Json as_json(const Evaluation& evaluation, const Blueprint& blueprint);
 std::string as_csv(const Evaluation& evaluation, const Blueprint& blueprint);
-/// Six digits, the precision of a float32.
-std::string number_text(double value);
-/// A field of a CSV file, in quotes if necessary.
-std::string csv_field(const std::string& text);
 
 }  // namespace tern::tool

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "blueprint_file.hpp"
 #include "errors.hpp"
 #include "model_file.hpp"
 #include "nets.hpp"

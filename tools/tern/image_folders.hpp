@@ -1,7 +1,7 @@
 #pragma once
 // Folders with one folder of images per class, as examples.
 
-#include "data_sets.hpp"
+#include "training_data.hpp"
 
 namespace tern::tool {
 

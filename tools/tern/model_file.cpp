@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "blueprint_file.hpp"
 #include "errors.hpp"
 #include "nets.hpp"
 #include "onnx_model.hpp"
@@ -13,6 +14,7 @@
 #include "tern/io/npy.hpp"
 #include "tern/io/safetensors.hpp"
 #include "tern/tensor/create.hpp"
+#include "text.hpp"
 
 namespace tern::tool {
 
@@ -135,15 +137,6 @@ graph::Graph graph_of(const Model& model) {
   Shape shape{1};
   for (const std::int64_t size : model.blueprint.input) shape.push_back(size);
   return graph::trace(*model.net, zeros(shape));
-}
-
-void check_fits(const graph::Graph& graph, const Blueprint& blueprint, const std::string& file) {
-  Shape input{1};
-  for (const std::int64_t size : blueprint.input) input.push_back(size);
-  const graph::Structure& own = graph.structure();
-  const bool one = own.inputs.size() == 1 && own.results.size() == 1;
-  expects<FileError>(one && own.values[own.inputs[0]].shape_at(1) == input, file,
-                     ": the graph does not take one input ", input, " and give one result");
 }
 
 Model model_from(io::Safetensors content, const std::string& file) {

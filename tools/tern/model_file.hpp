@@ -4,20 +4,13 @@
 #include <optional>
 #include <string>
 
-#include "blueprint.hpp"
+#include "model.hpp"
 #include "tern/graph/graph.hpp"
 #include "tern/io/checkpoint.hpp"
 #include "tern/io/safetensors.hpp"
 #include "tern/nn/module.hpp"
 
 namespace tern::tool {
-
-/// A trained network and its blueprint.
-struct Model {
-  Blueprint blueprint;
-  std::shared_ptr<nn::Module> net;  // in evaluation mode
-  std::string file;                 // where it was read from
-};
 
 /// Writes weights under torch's names and the blueprint as metadata; the same content gives the same bytes.
 void save_model(const std::string& file, const Blueprint& blueprint, const nn::State& weights);
@@ -38,9 +31,6 @@ Model model_from(io::Safetensors content, const std::string& file);
 /// A network as a graph: that of a model, or of an ONNX file with any inputs and results. Throws FileError.
 graph::Graph load_graph(const std::string& path);
 graph::Graph graph_of(const Model& model);
-
-/// Throws FileError unless the graph takes one input of the blueprint's examples and gives one result.
-void check_fits(const graph::Graph& graph, const Blueprint& blueprint, const std::string& file);
 
 /// Tensors to start a training with.
 struct Weights {

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "errors.hpp"
-#include "onnx_model.hpp"
 #include "tern/models/models.hpp"
 #include "tern/nn/nn.hpp"
 #include "tern/operators/operators.hpp"
@@ -85,28 +84,9 @@ class Perceptron : public nn::Sequential {
 };
 
 template <class Model, class Options>
-std::shared_ptr<nn::Module> build(const Blueprint& blueprint, std::uint64_t seed) {
-  return std::make_shared<Model>(Options{.classes = blueprint.class_count(), .image_size = blueprint.input[1]}, seed);
-}
-
-// Parameter counts from the layers' sizes. A pool of 3 with stride 2 rounds up.
-std::int64_t pooled(std::int64_t size) { return (size - 3 + 1) / 2 + 1; }
-
-std::int64_t alexnet_parameters(std::int64_t classes, std::int64_t size) {
-  const std::int64_t side = pooled(pooled(pooled((size - 11) / 4 + 1)));
-  return 2334080 + 4096 * (256 * side * side + 1) + 4096 * 4097 + 4097 * classes;
-}
-
-std::int64_t vgg16_parameters(std::int64_t classes, std::int64_t size) {
-  const std::int64_t side = size / 32;
-  return 14714688 + 4096 * (512 * side * side + 1) + 4096 * 4097 + 4097 * classes;
-}
-
-std::int64_t googlenet_parameters(std::int64_t classes, std::int64_t size) {
-  const std::int64_t middle = pooled(pooled(pooled((size - 1) / 2 + 1)));  // where the auxiliary heads are
-  const std::int64_t side = (middle - 5) / 3 + 1;
-  const std::int64_t heads = (512 + 528 + 2) * 128 + 2 * 1024 * (128 * side * side + 1);
-  return 5973552 + heads + 3 * 1025 * classes;
+std::shared_ptr<nn::Module> build(const Blueprint& blueprint, std::uint64_t seed, nn::Start start) {
+  return std::make_shared<Model>(
+      Options{.classes = blueprint.class_count(), .image_size = blueprint.input[1], .start = start}, seed);
 }
 
 const Net* find_net(const std::string& name) {
@@ -128,38 +108,19 @@ const std::vector<Net>& nets() {
       {.name = "lenet",
        .input = {1, 28, 28},
        .classes = 10,
-       .parameters = [](std::int64_t, std::int64_t) { return std::int64_t{431080}; },
-       .build = [](const Blueprint&, std::uint64_t seed) { return std::make_shared<models::LeNet>(seed); }},
-      {.name = "alexnet",
-       .size = 227,
-       .least_size = 67,
-       .parameters = alexnet_parameters,
-       .build = build<models::AlexNet, models::AlexNetOptions>},
+       .build = [](const Blueprint&, std::uint64_t seed, nn::Start) { return std::make_shared<models::LeNet>(seed); }},
+      {.name = "alexnet", .size = 227, .least_size = 67, .build = build<models::AlexNet, models::AlexNetOptions>},
       {.name = "googlenet",
        .size = 224,
        .least_size = 79,
        .own_loss = true,
-       .parameters = googlenet_parameters,
        .build = build<models::GoogLeNet, models::GoogLeNetOptions>},
-      {.name = "vgg16",
-       .size = 224,
-       .least_size = 32,
-       .parameters = vgg16_parameters,
-       .build = build<models::Vgg16, models::Vgg16Options>},
-      {.name = "resnet18",
-       .size = 224,
-       .least_size = 1,
-       .parameters = [](std::int64_t classes, std::int64_t) { return 11176512 + 513 * classes; },
-       .build = build<models::ResNet18, models::ResNet18Options>},
-      {.name = "resnet50",
-       .size = 224,
-       .least_size = 1,
-       .parameters = [](std::int64_t classes, std::int64_t) { return 23508032 + 2049 * classes; },
-       .build = build<models::ResNet50, models::ResNet50Options>},
+      {.name = "vgg16", .size = 224, .least_size = 32, .build = build<models::Vgg16, models::Vgg16Options>},
+      {.name = "resnet18", .size = 224, .least_size = 1, .build = build<models::ResNet18, models::ResNet18Options>},
+      {.name = "resnet50", .size = 224, .least_size = 1, .build = build<models::ResNet50, models::ResNet50Options>},
       {.name = "mobilenetv2",
        .size = 224,
        .least_size = 1,
-       .parameters = [](std::int64_t classes, std::int64_t) { return 2223872 + 1281 * classes; },
        .build = build<models::MobileNetV2, models::MobileNetV2Options>},
       {.name = "mlp-small", .hidden = {196, 196, 196}},
       {.name = "mlp-medium", .hidden = {392, 392, 392}},
@@ -282,7 +243,7 @@ std::vector<std::int64_t> embeddings_of(const Settings& settings, const data::En
 }
 
 std::int64_t parameter_count(const Blueprint& blueprint) {
-  if (blueprint.net != "mlp") return find_net(blueprint.net)->parameters(blueprint.class_count(), blueprint.input[1]);
+  if (blueprint.net != "mlp") return find_net(blueprint.net)->build(blueprint, 0, nn::Start::none)->parameter_count();
   std::int64_t count = 0;
   for (std::size_t i = 0; i + 1 < blueprint.layers.size(); ++i)
     count += (blueprint.layers[i] + 1) * blueprint.layers[i + 1];
@@ -292,7 +253,7 @@ std::int64_t parameter_count(const Blueprint& blueprint) {
 }
 
 std::shared_ptr<nn::Module> build_net(const Blueprint& blueprint, std::uint64_t seed) {
-  if (blueprint.net != "mlp") return find_net(blueprint.net)->build(blueprint, seed);
+  if (blueprint.net != "mlp") return find_net(blueprint.net)->build(blueprint, seed, nn::Start::kaiming);
   return std::make_shared<Perceptron>(blueprint, seed);
 }
 

@@ -8,6 +8,7 @@
 
 #include "blueprint.hpp"
 #include "settings.hpp"
+#include "tern/nn/init.hpp"
 #include "tern/nn/module.hpp"
 
 namespace tern::tool {
@@ -21,9 +22,8 @@ struct Net {
   std::int64_t size = 0;     // preferred size of colour images; 0: it accepts none
   std::int64_t least_size = 0;
   bool own_loss = false;  // trains on more than its outputs
-  /// Parameters for a number of classes and a size of images.
-  std::function<std::int64_t(std::int64_t classes, std::int64_t size)> parameters = {};
-  std::function<std::shared_ptr<nn::Module>(const Blueprint& blueprint, std::uint64_t seed)> build = {};
+  std::function<std::shared_ptr<nn::Module>(const Blueprint& blueprint, std::uint64_t seed, nn::Start start)> build =
+      {};
 };
 
 const std::vector<Net>& nets();
@@ -55,7 +55,7 @@ inline constexpr std::int64_t most_embedding = 1000;
 /// 50.
 std::vector<std::int64_t> embeddings_of(const Settings& settings, const data::Encoding& encoding);
 
-/// The number of parameters of the network, known before anything is allocated.
+/// The number of parameters of the network, known before its weights are allocated.
 std::int64_t parameter_count(const Blueprint& blueprint);
 std::shared_ptr<nn::Module> build_net(const Blueprint& blueprint, std::uint64_t seed);
 /// The names of the parameters that depend on the number of classes.

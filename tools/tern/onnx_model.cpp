@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "blueprint_file.hpp"
 #include "errors.hpp"
 #include "tern/operators/shape.hpp"
 #include "tern/tensor/create.hpp"
@@ -11,8 +12,6 @@
 #endif
 
 namespace tern::tool {
-
-bool is_onnx(const std::string& path) { return path.ends_with(".onnx"); }
 
 #ifdef TERN_TOOL_ONNX
 

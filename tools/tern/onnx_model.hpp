@@ -1,12 +1,9 @@
 #pragma once
 // ONNX files where a model is expected.
 
-#include "model_file.hpp"
+#include "model.hpp"
 
 namespace tern::tool {
-
-/// Whether the name is one of an ONNX file.
-bool is_onnx(const std::string& path);
 
 /// The graph of an ONNX file, with any inputs and results. Throws FileError for a damaged file, for what Tern lacks,
 /// and where this build cannot read ONNX.

@@ -102,4 +102,19 @@ std::vector<std::string> wrapped(const std::string& text, std::size_t width) {
   return lines;
 }
 
+std::string number_text(double value) {
+  PlainStream text;  // six digits, as printf's %g
+  text << value;
+  return text.str();
+}
+
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + "\"";
+}
+
+bool is_onnx(const std::string& path) { return path.ends_with(".onnx"); }
+
 }  // namespace tern::tool

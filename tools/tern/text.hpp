@@ -30,5 +30,11 @@ std::string shell_word(const std::string& text);
 std::string counted(std::int64_t count, const std::string& thing);
 /// Lines of at most `width` characters, broken at blanks.
 std::vector<std::string> wrapped(const std::string& text, std::size_t width);
+/// Six digits, the precision of a float32.
+std::string number_text(double value);
+/// A field of a CSV file, in quotes if necessary.
+std::string csv_field(const std::string& text);
+/// Whether the name is one of an ONNX file.
+bool is_onnx(const std::string& path);
 
 }  // namespace tern::tool

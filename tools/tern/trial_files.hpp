@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "tune_runner.hpp"
+#include "trial_status.hpp"
 
 namespace tern::tool {
 

@@ -31,11 +31,6 @@ bool is_of_device(const std::exception& error, const std::string& device) {
 
 }  // namespace
 
-const char* name_of(TrialState state) {
-  constexpr const char* names[]{"waiting", "running", "paused", "dropped", "done", "failed"};
-  return names[static_cast<int>(state)];
-}
-
 TuneRunner::TuneRunner(const TunePlan& plan, std::vector<std::shared_ptr<const TrainingData>> data,
                        std::function<void()> watch)
     : plan_(plan), data_(std::move(data)), watch_(std::move(watch)), status_(plan.trials.size()) {}
