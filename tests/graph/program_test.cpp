@@ -151,6 +151,15 @@ TEST_CASE("program: large results of images exist for a few images at a time", "
     CHECK(difference_of({program(x)}, {net(x)}) == "");
   }
   CHECK(program.unrecorded() == "");
+  const Tensor x = numbers({8, 3, 128, 128}), expected = net(x);
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 5; ++i) wrong += !difference_of({program(x)}, {expected}).empty();
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == 0);
 }
 
 TEST_CASE("program: a kernel does not write over what is read later, or by itself in another order", "[graph]") {
