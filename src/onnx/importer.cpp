@@ -189,7 +189,7 @@ void Importer::run_node(const NodeProto& node, Frame& frame) {
       if (inputs.back() != nullptr && inputs.back()->missing) return skip();
     }
     const auto unsized = std::ranges::find_if(inputs, [](const Item* each) { return each && each->unsized; });
-    if (unsized != inputs.end())
+    if (unsized != inputs.end() && type != "Transpose")  // which needs no sizes, and which onnx::save writes
       throw Refusal(message("reads '", node.inputs[unsized - inputs.begin()], "', whose size depends on values"),
                     "a graph has fixed sizes; end the model before it");
     const auto opset = frame.opsets.find(node.domain);
@@ -258,7 +258,7 @@ std::vector<Item> Importer::results_of(const NodeProto& node, const Operator& fu
   for (Tensor& each : tensors) {
     Item item{.tensor = std::move(each), .known = now};
     item.by_batch = now && (by_batch || (shape && !all_known && batch_ && !inputs[0]->parameter));
-    item.unsized = !now && sized_by_values(node.type);
+    item.unsized = !now && (sized_by_values(node.type) || any([](const Item& each) { return each.unsized; }));
     // What hands a parameter on is one.
     if (!now && item.tensor.defined())
       for (const Item* input : inputs)

@@ -18,15 +18,18 @@ class Patterns {
   }
 
   void run() {
-    for (graph::Node& node : structure_.nodes)
-      if (const std::optional<int> x = gelu_of(node)) {
-        node.op = &operators::op("gelu");
-        node.attributes = {};
-        node.inputs = {*x};
-      }
+    for (graph::Node& node : structure_.nodes) {
+      if (const std::optional<int> x = gelu_of(node)) become(node, "gelu", *x);
+      if (const std::optional<int> x = silu_of(node)) become(node, "silu", *x);
+    }
   }
 
  private:
+  static void become(graph::Node& node, const char* op, int x) {
+    node.op = &operators::op(op);
+    node.attributes = {};
+    node.inputs = {x};
+  }
   /// The node that makes a value, if it is of this operator, else null.
   const graph::Node* made_by(int id, std::string_view op) const {
     const auto found = maker_.find(id);
@@ -72,6 +75,14 @@ class Patterns {
         if (const std::optional<int> x = cumulative_of(b); x && *x == a) return x;
       }
     }
+    return {};
+  }
+  /// x where the node is x * sigmoid(x).
+  std::optional<int> silu_of(const graph::Node& node) const {
+    if (node.op->name() != "mul" || node.inputs.size() != 2) return {};
+    for (const std::size_t i : {0U, 1U})
+      if (const graph::Node* gate = made_by(node.inputs[i], "sigmoid"); gate && gate->inputs[0] == node.inputs[1 - i])
+        return node.inputs[1 - i];
     return {};
   }
 

@@ -2,6 +2,7 @@
 // rows_at and add_rows do the rest.
 
 #include "operators/indexing_parts.hpp"
+#include "operators/resampled.hpp"
 #include "operators/rows.hpp"
 #include "operators/traced.hpp"
 #include "tern/operators/indexing.hpp"
@@ -118,6 +119,7 @@ Tensor index_select(const Tensor& x, std::int64_t dim, const Tensor& given) {
   if (place == 0) return rows_at(op, x, index);
   const std::int64_t size = x.shape()[place], count = index.numel();
   checked_labels(op, index, size, 0, "index");
+  if (resamples(op, x)) return resampled(op, x, place, index.reshape({count, 1}), {});
   std::int64_t outer = 1, inner = 1;
   for (int i = 0; i < place; ++i) outer *= x.shape()[i];
   for (int i = place + 1; i < x.rank(); ++i) inner *= x.shape()[i];

@@ -4,9 +4,11 @@
 #include <limits>
 
 #include "operators/composed.hpp"
+#include "operators/resampled.hpp"
 #include "operators/traced.hpp"
 #include "tern/operators/indexing.hpp"
 #include "tern/operators/resizing.hpp"
+#include "tern/operators/shape.hpp"
 
 namespace tern::operators {
 
@@ -45,6 +47,14 @@ Tensor mixed(const Tensor& x, const Side& side, const std::vector<Tap>& taps) {
   Shape along = Shape::filled(x.rank(), 1);
   along[static_cast<int>(side.dim)] = side.count;
   const auto last = static_cast<double>(x.size(side.dim) - 1);
+  if (resamples("interpolate", x)) {
+    std::vector<Tensor> indices, weights;
+    for (const Tap& tap : taps) {
+      indices.push_back(clamp(tap.index, 0, last).to(DType::int64));
+      weights.push_back(tap.weight.to(x.dtype()));
+    }
+    return resampled("interpolate", x, static_cast<int>(side.dim), stack(indices, 1), stack(weights, 1));
+  }
   Tensor sum;
   for (const Tap& tap : taps) {
     const Tensor at = index_select(x, side.dim, clamp(tap.index, 0, last).to(DType::int64));
@@ -104,8 +114,11 @@ Tensor resized(const char* op, const Tensor& x, const Side& rows, const Side& co
   expects<ShapeError>(rows.count < most && columns.count < most, op, ": to ", rows.count, 'x', columns.count,
                       "; sizes are below 2^31");
   if (rows.from == rows.to && columns.from == columns.to) return mul(x, 1);
+  // What shrinks goes first; else rows last, whose elements lie side by side.
+  const bool rows_first = rows.count < x.shape()[2];
   const auto both = [&](const Tensor& image) {
-    return resized_along(resized_along(image, rows, options), columns, options);
+    return resized_along(resized_along(image, rows_first ? rows : columns, options), rows_first ? columns : rows,
+                         options);
   };
   const bool picks = options.mode == Interpolation::nearest || options.mode == Interpolation::nearest_exact;
   return picks ? both(x) : compose(op, x, both);

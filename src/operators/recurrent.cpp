@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "operators/composed.hpp"
+#include "operators/recurrent_sequence.hpp"
 #include "operators/traced.hpp"
 #include "tern/operators/dot.hpp"
 #include "tern/operators/reduction.hpp"
@@ -64,9 +65,9 @@ struct Layer {
   const char* op;
   std::int64_t steps, batch, width;
   DType wide;
-  Tensor weight, bias;          // of the hidden state
-  std::vector<Tensor> entered;  // weight_ih x + bias_ih of each step
-  std::vector<Tensor> runs;     // of each step: [N, 1] bool, whether a sequence still goes on; empty without lengths
+  Tensor weight, bias;       // of the hidden state
+  Tensor entered;            // weight_ih x + bias_ih [T, N, gates H]
+  std::vector<Tensor> runs;  // of each step: [N, 1] bool, whether a sequence still goes on; empty without lengths
 
   Layer(const char* name, std::int64_t gates, const Tensor& x, const Tensor& weight_ih, const Tensor& weight_hh,
         const Tensor& bias_ih, const Tensor& bias_hh, const Tensor& given_lengths)
@@ -104,16 +105,22 @@ struct Layer {
       // What lies behind a sequence's end may be anything, and would reach the gradients as 0 times that.
       taken = where(stack(runs, 0), taken, number_like(taken, 0));
     }
-    entered = unbind(linear(taken, widened(weight_ih), widened(bias_ih)), 0);
+    entered = linear(taken, widened(weight_ih), widened(bias_ih));
   }
 
   Tensor start(const char* which, const Tensor& state, const Tensor& x) const {
-    if (!state.defined()) return number_like(entered[0], 0).expand({batch, width});
+    return state.defined() ? checked(which, state, x) : number_like(entered, 0).expand({batch, width});
+  }
+  Tensor checked(const char* which, const Tensor& state, const Tensor& x) const {
+    if (!state.defined()) return state;
     check_dtypes(op, x, state);
     expects<ShapeError>(state.shape() == Shape{batch, width}, op, ": ", which, ' ', state.shape(), ", expected [",
                         batch, ',', width, "]");
     return state.to(wide);
   }
+
+  // Whether kernels for whole sequences compute this layer.
+  bool at_once(double clip) const { return runs.empty() && clip <= 0 && batch > 0 && runs_sequences(op, wide); }
 
   // Gate number `index` of `gates`, which are side by side.
   Tensor gate(const Tensor& gates, std::int64_t index) const {
@@ -124,11 +131,12 @@ struct Layer {
   template <class Advance>
   std::vector<Tensor> run(std::vector<Tensor> states, bool reverse, DType dtype, Advance advance) const {
     std::vector<Tensor> outputs(static_cast<std::size_t>(steps));
+    const std::vector<Tensor> all = unbind(entered, 0);
     for (std::int64_t i = 0; i < steps; ++i) {
       const std::int64_t t = reverse ? steps - 1 - i : i;
       const auto at = static_cast<std::size_t>(t);
       const std::vector<Tensor> before = states;
-      advance(entered[at], states);
+      advance(all[at], states);
       outputs[at] = states[0];
       if (runs.empty()) continue;
       outputs[at] = where(runs[at], states[0], number_like(states[0], 0));
@@ -139,6 +147,11 @@ struct Layer {
     return results;
   }
 };
+
+std::vector<Tensor> converted(std::vector<Tensor> results, DType dtype) {
+  for (Tensor& each : results) each = each.to(dtype);
+  return results;
+}
 
 Tensor limited(const Tensor& x, double clip) { return clip > 0 ? clamp(x, -clip, clip) : x; }
 
@@ -173,6 +186,14 @@ std::vector<Tensor> lstm(const Tensor& x, const Tensor& hidden, const Tensor& ce
                         ", expected [", 3 * layer.width, "]");
     peep = chunk(peepholes.to(layer.wide), 3);
   }
+  if (peep.empty() && !options.input_forget && layer.at_once(options.clip))
+    return converted(lstm_sequence({.entered = layer.entered,
+                                    .hidden = layer.checked("hidden state", hidden, x),
+                                    .cell = layer.checked("cell state", cell, x),
+                                    .weight = layer.weight,
+                                    .bias = layer.bias,
+                                    .reverse = options.reverse}),
+                     x.dtype());
   const Unshortened unshortened(x.dtype());
   const StepProduct own("lstm", layer.weight, layer.bias);
   return layer.run({layer.start("hidden state", hidden, x), layer.start("cell state", cell, x)}, options.reverse,
@@ -197,6 +218,14 @@ std::vector<Tensor> gru(const Tensor& x, const Tensor& hidden, const Tensor& wei
     return traced<std::vector<Tensor>>("gru", x, hidden, weight_ih, weight_hh, bias_ih, bias_hh, lengths, options);
   const Layer layer("gru", 3, x, weight_ih, weight_hh, bias_ih, bias_hh, lengths);
   const std::int64_t width = layer.width;
+  if (options.reset_after && layer.at_once(options.clip))
+    return converted(gru_sequence({.entered = layer.entered,
+                                   .hidden = layer.checked("hidden state", hidden, x),
+                                   .cell = {},
+                                   .weight = layer.weight,
+                                   .bias = layer.bias,
+                                   .reverse = options.reverse}),
+                     x.dtype());
   const auto rows = [&](const Tensor& of, std::int64_t begin, std::int64_t end) {
     return of.defined() ? slice(of, 0, begin, end) : of;
   };

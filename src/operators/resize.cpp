@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "operators/composed.hpp"
+#include "operators/resampled.hpp"
 #include "operators/traced.hpp"
 #include "tern/operators/indexing.hpp"
 #include "tern/operators/sampling.hpp"
@@ -92,10 +93,18 @@ Tensor mixed(const Tensor& x, const Side& side, const Tensor& places, const Resi
   }
   Shape along = Shape::filled(x.rank(), 1);
   along[side.dim] = side.out;
+  for (Tensor& weight : weights)
+    if (options.antialias || options.exclude_outside) weight = div(weight, replace(total, equal(total, 0), 1));
+  if (resamples(name, x)) {
+    for (std::size_t k = 0; k < weights.size(); ++k) {
+      weights[k] = weights[k].to(x.dtype());
+      indices[k] = clamp(indices[k], 0, static_cast<double>(side.in - 1)).to(DType::int64);
+    }
+    return resampled(name, x, side.dim, stack(indices, 1), stack(weights, 1));
+  }
   Tensor sum;
   for (std::size_t k = 0; k < weights.size(); ++k) {
-    Tensor weight = weights[k];
-    if (options.antialias || options.exclude_outside) weight = div(weight, replace(total, equal(total, 0), 1));
+    const Tensor& weight = weights[k];
     const Tensor part = mul(at_places(x, side, indices[k]), weight.to(x.dtype()).reshape(along));
     sum = sum.defined() ? add(sum, part) : part;
   }

@@ -159,6 +159,17 @@ void copy_elements(const Tensor& out, const Tensor& in) {
   });
 }
 
+namespace {
+
+void check_labels(Context& /*context*/, const std::int64_t* labels, std::int64_t count, std::int64_t bound,
+                  std::int64_t ignored, const char* op, const char* which) {
+  for (std::int64_t i = 0; i < count; ++i)
+    expects<NumericError>((labels[i] >= 0 && labels[i] < bound) || labels[i] == ignored, op, ": ", which, " ",
+                          labels[i], " at position ", i, " is outside [0, ", bound, ")");
+}
+
+}  // namespace
+
 Tensor checked_labels(const char* op, const Tensor& labels, std::int64_t bound, std::int64_t ignored,
                       const char* which) {
   check_defined(op, which, labels);
@@ -166,11 +177,14 @@ Tensor checked_labels(const char* op, const Tensor& labels, std::int64_t bound, 
   expects<DTypeError>(labels.dtype() == DType::int64, op, ": the ", which, " tensor is ", labels.dtype(),
                       ", expected int64; convert with to(...)");
   Tensor whole = labels.detach().contiguous();
-  if (mode_of(op).on_host()) {
-    const auto values = whole.read<std::int64_t>();
-    for (std::size_t i = 0; i < values.size(); ++i)
-      expects<NumericError>((values[i] >= 0 && values[i] < bound) || values[i] == ignored, op, ": ", which, " ",
-                            values[i], " at position ", i, " is outside [0, ", bound, ")");
+  if (!mode_of(op).on_host() || whole.numel() == 0) return whole;
+  const std::int64_t count = whole.numel();
+  if (kernels::tape != nullptr && !kernels::tape->skips()) {  // a recording checks each call's labels
+    const auto* const pointer = static_cast<const std::int64_t*>(whole.storage().read(current_scope()));
+    kernels::run_taped(check_labels, current_scope().context, pointer + whole.offset(), count, bound, ignored, op,
+                       which);
+  } else {
+    check_labels(current_scope().context, whole.read<std::int64_t>().data(), count, bound, ignored, op, which);
   }
   return whole;
 }

@@ -6,9 +6,11 @@
 #include <string_view>
 
 #include "modes/cores.hpp"
+#include "modes/optional_kernels.hpp"
 #include "vectorized/bfloat16/kernels.hpp"
 #include "vectorized/gemm.hpp"
 #include "vectorized/instructions.hpp"
+#include "vectorized/optional.hpp"
 #include "vectorized/team.hpp"
 #include "vectorized/vectorized.hpp"
 
@@ -56,6 +58,9 @@ std::span<const Decision> known_decisions() {
 const Mode& mode() {
   static const bool limited = (limit_instructions(), true);
   static_cast<void>(limited);
+  static const bool more =
+      (set_optional_kernels("vectorized", {.recurrent = recurrent(), .resampling = resampling()}), true);
+  static_cast<void>(more);
   static const Mode mode{.name = "vectorized",
                          .description = description(),
                          .memory = &host_memory(),

@@ -1,6 +1,6 @@
 // Rows of pooling outputs, channels first; compiled once per instruction set (see targets.hpp). Lanes are adjacent
-// outputs of one row if the stride is 1 or 2 and no column is padding; the last vector of a row overlaps the previous
-// one. Borders and other strides are computed one output at a time.
+// outputs of one row if no column is padding; the last vector of a row overlaps the previous one. Borders are computed
+// one output at a time.
 
 #if defined(TERN_VECTORIZED_POOLING_PLANES_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef TERN_VECTORIZED_POOLING_PLANES_HPP
@@ -41,8 +41,10 @@ struct MaxRow {
     MaxState<D> state(d, row.rows.first * p.KW);
     if (p.stride_w == 1)
       visit_window<1>(d, from, row.rows, p, state);
-    else
+    else if (p.stride_w == 2)
       visit_window<2>(d, from, row.rows, p, state);
+    else
+      visit_window<0>(d, from, row.rows, p, state);
     store(d, state, ow);
   }
   template <class D>
@@ -87,8 +89,10 @@ struct AverageRow {
     SumState<D> state{hn::Zero(d)};
     if (p.stride_w == 1)
       visit_window<1>(d, from, row.rows, p, state);
-    else
+    else if (p.stride_w == 2)
       visit_window<2>(d, from, row.rows, p, state);
+    else
+      visit_window<0>(d, from, row.rows, p, state);
     hn::StoreU(hn::Div(state.sum, hn::Set(d, static_cast<T>(covered_rows * p.KW))), d, out + ow);
   }
   template <class D>
@@ -123,7 +127,7 @@ HWY_NOINLINE void interior(D d, const RowKind& kind, const Row<T>& row, std::int
     const T* from = row.plane + row.origin_h * p.W + start * p.stride_w - p.pad_w;
     if (simple)
       kind.two_by_two(d, from, row, start, p);
-    else if (p.stride_w == 1 || row.end - from >= reach)
+    else if (p.stride_w != 2 || row.end - from >= reach)
       kind.vector(d, from, row, start, p);
     else  // pairs would read past the end of the input
       for (std::int64_t i = start; i < start + lanes; ++i) kind.scalar(row, i, p);
@@ -137,7 +141,7 @@ void pool_row(const RowKind& kind, const Row<T>& row, const Interior& inside, co
   const hn::CappedTag<T, 4> four;
   const std::int64_t width = inside.last - inside.first;
   const auto fits = [&](auto d) { return width >= static_cast<std::int64_t>(hn::Lanes(d)); };
-  const bool vectors = row.rows.first < row.rows.last && p.stride_w <= 2 && fits(four);
+  const bool vectors = row.rows.first < row.rows.last && fits(four);
   const std::int64_t first = vectors ? inside.first : p.OW, last = vectors ? inside.last : p.OW;
   for (std::int64_t ow = 0; ow < first; ++ow) kind.scalar(row, ow, p);
   if (vectors) {

@@ -53,13 +53,26 @@ HWY_INLINE void load_pairs(D d, const T* in, hn::Vec<D>& even, hn::Vec<D>& odd) 
 #endif
 }
 
-/// Passes the window of each lane, in row order, to `state`: lane i starts at from[i * stride].
+/// 0, step, 2 step, ...
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> multiples(D d, std::int64_t step) {
+  HWY_ALIGN T all[hn::MaxLanes(D{})];
+  for (std::size_t i = 0; i < hn::Lanes(d); ++i) all[i] = static_cast<T>(step * static_cast<std::int64_t>(i));
+  return hn::Load(d, all);
+}
+
+/// Passes the window of each lane, in row order, to `state`: lane i starts at from[i * stride]. 0: any stride.
 template <int stride, class D, class State, class T = hn::TFromD<D>>
 HWY_INLINE void visit_window(D d, const T* from, const KernelRows& rows, const Pool2d& p, State& state) {
   hn::Vec<D> even, odd;
   for (std::int64_t kh = rows.first; kh < rows.last; ++kh) {
     const T* row = from + kh * p.dilation_h * p.W;
-    if (stride == 1) {
+    if constexpr (stride == 0) {
+      const hn::RebindToSigned<D> integers;
+      const auto places = multiples(integers, p.stride_w);
+      for (std::int64_t kw = 0; kw < p.KW; ++kw)
+        state.take(d, hn::GatherIndex(d, row + kw * p.dilation_w, places), kh * p.KW + kw);
+    } else if (stride == 1) {
       for (std::int64_t kw = 0; kw < p.KW; ++kw) state.take(d, hn::LoadU(d, row + kw * p.dilation_w), kh * p.KW + kw);
     } else if (p.dilation_w == 1) {
       for (std::int64_t kw = 0; kw < p.KW; kw += 2) {

@@ -140,6 +140,66 @@ TEST_CASE("passes: a layer, its batch normalisation and its activation become on
   CHECK(difference_of({graph(ones({1, 1, 10, 10}))}, {before}) == "");
 }
 
+TEST_CASE("passes: a product with a constant matrix and a constant row are a linear layer", "[graph]") {
+  Generator generator(1);
+  const Tensor matrix = randn({8, 5}, generator), row = randn({1, 5}, generator), x = randn({3, 4, 8}, generator);
+  const auto layer = [&](const Tensor& in) { return op::gelu(op::add(row, op::matmul(in, matrix))); };
+  const graph::Graph graph = graph::for_inference(graph::Graph(traced(layer, {3, 4, 8})));
+  REQUIRE(nodes(graph.structure()) == 1);
+  CHECK(graph.structure().nodes[0].op->name() == "linear");
+  CHECK(op::allclose(graph(x), layer(x), 1e-5, 1e-5));
+  // A sum that is used twice, and one that broadcasts, stay.
+  const auto wide = [&](const Tensor& in) { return op::add(op::matmul(in, matrix), op::reshape(row, {5, 1, 1})); };
+  CHECK(nodes(graph::for_inference(graph::Graph(traced(wide, {4, 8}))).structure()) == 2);
+  const auto twice = [&](const Tensor& in) {
+    const Tensor product = op::matmul(in, matrix);
+    return op::mul(op::add(product, row), product);
+  };
+  CHECK(nodes(graph::for_inference(graph::Graph(traced(twice, {4, 8}))).structure()) == 3);
+}
+
+TEST_CASE("passes: reshapes that cancel out are removed", "[graph]") {
+  Generator generator(3);
+  const Tensor weight = randn({4, 2, 1, 3}, generator), x = randn({2, 2, 1, 9}, generator);
+  const auto layer = [&](const Tensor& in) {
+    const Tensor flat = op::relu(op::conv2d(in, weight).reshape({in.size(0), 4, 7}));
+    return op::max_pool2d(flat.unsqueeze(2).reshape({in.size(0), 4, 1, 7}), {1, 2});
+  };
+  const graph::Graph graph = graph::optimized(graph::Graph(traced(layer, {2, 2, 1, 9})));
+  INFO(graph.text());
+  CHECK(nodes(graph.structure()) == 2);
+  const Tensor larger = randn({5, 2, 1, 9}, generator);
+  CHECK(difference_of({graph(x), graph(larger)}, {layer(x), layer(larger)}) == "");
+  // One that others read as well stays.
+  const auto shared = [&](const Tensor& in) {
+    const Tensor flat = op::conv2d(in, weight).reshape({in.size(0), 28});
+    return op::cat({op::relu(flat), op::sigmoid(flat)}, 1);
+  };
+  const graph::Graph kept = graph::optimized(graph::Graph(traced(shared, {2, 2, 1, 9})));
+  CHECK(nodes(kept.structure()) == 5);
+  CHECK(difference_of({kept(x)}, {shared(x)}) == "");
+}
+
+TEST_CASE("passes: taps that meet padding alone are cut", "[graph]") {
+  Generator generator(2);
+  const Tensor weight = randn({4, 3, 3, 3}, generator), x = randn({2, 3, 6, 9}, generator);
+  struct Cut {
+    Pair padding, dilation, stride, left;
+  };
+  for (const Cut& cut : {Cut{8, 8, 1, {1, 3}}, Cut{9, 9, 1, 1}, Cut{{9, 5}, {9, 5}, 2, {1, 3}},
+                         Cut{{3, 20}, {3, 20}, 1, {3, 1}}, Cut{{12, 9}, {9, 9}, 1, 1}}) {
+    const auto layer = [&](const Tensor& in) {
+      return op::conv2d(in, weight, {}, {.stride = cut.stride, .padding = cut.padding, .dilation = cut.dilation});
+    };
+    const graph::Graph graph = graph::for_inference(graph::Graph(traced(layer, {2, 3, 6, 9})));
+    INFO(graph.text());
+    const graph::Structure& structure = graph.structure();
+    const Tensor& kept = structure.values[static_cast<std::size_t>(structure.nodes[0].inputs[1])].tensor;
+    CHECK(kept.shape() == Shape{4, 3, cut.left.h, cut.left.w});
+    CHECK(op::allclose(graph(x), layer(x), 1e-5, 1e-5));
+  }
+}
+
 TEST_CASE("passes: a layer takes its normalisation, the shortcut and the activation", "[graph]") {
   const Device device{"sequential"};
   const nn::Conv2d conv{4, 4, 1};

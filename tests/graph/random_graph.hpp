@@ -17,6 +17,7 @@ class RandomProgram {
       scales_.push_back(rand({4}, weights_, 0.5, 1.5));
     }
     matrix_ = randn({6, 6}, weights_);
+    row_ = randn({1, 6}, weights_);
   }
 
   std::vector<Tensor> operator()(const std::vector<Tensor>& inputs) const {
@@ -47,6 +48,8 @@ class RandomProgram {
     switch (kind) {
       case 0:
       case 1:
+        if (kind == 0 && which == 2)  // most taps meet padding alone
+          return op::conv2d(x, convolutions_[2], bias, {.padding = {7, 4}, .dilation = {7, 4}});
         return op::conv2d(x, convolutions_[static_cast<std::size_t>(which)], which == 0 ? Tensor{} : bias,
                           {.padding = 1});
       case 2:
@@ -63,12 +66,14 @@ class RandomProgram {
       case 9:
         return op::mul(x, op::add(scale, 1).reshape({4, 1, 1}));  // of constants alone
       case 10:
-        return op::linear(x, matrix_);
+        if (which == 0) return op::linear(x, matrix_);
+        return which == 1 ? op::matmul(x, matrix_) : op::add(op::matmul(x, matrix_), row_);
       case 11:
         return which == 0 ? op::tanh(x) : op::gelu(x);
       case 12:
         return op::cat({x.slice(1, 2, 4), other.slice(1, 0, 2)}, 1);
       case 13:
+        if (which == 1) return op::relu(x.reshape({x.size(0), 8, 18})).unsqueeze(1).reshape({x.size(0), 4, 6, 6});
         return x.transpose(2, 3);
       case 14:
         return op::softmax(x.reshape({x.size(0) * 4, 36}), -1).reshape({x.size(0), 4, 6, 6});
@@ -85,7 +90,7 @@ class RandomProgram {
   std::uint64_t seed_;
   Generator weights_;
   std::vector<Tensor> convolutions_, biases_, scales_;
-  Tensor matrix_;
+  Tensor matrix_, row_;
 };
 
 }  // namespace tern::testing

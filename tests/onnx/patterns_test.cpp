@@ -44,4 +44,18 @@ TEST_CASE("onnx: gelu in parts is gelu", "[onnx]") {
   for (std::size_t i = 0; i < halves.size(); ++i) CHECK(std::abs(halves[i] - expected[i] / 2) < 1e-6);
 }
 
+TEST_CASE("onnx: x times its sigmoid is silu", "[onnx]") {
+  Generator generator(5);
+  const Tensor x = randn({3, 6}, generator);
+  for (const bool swapped : {false, true}) {
+    const onnx::NodeProto product = swapped ? node("Mul", {"x", "a"}, {"y"}) : node("Mul", {"a", "x"}, {"y"});
+    const graph::Graph graph = with({node("Sigmoid", {"x"}, {"a"}), product}).read();
+    REQUIRE(graph.structure().nodes.size() == 1);
+    CHECK(graph(x).values() == op::silu(x).values());
+  }
+  // A gate of something else stays.
+  const graph::Graph other = with({node("Sigmoid", {"half"}, {"a"}), node("Mul", {"a", "x"}, {"y"})}).read();
+  for (const graph::Node& each : other.structure().nodes) CHECK(each.op->name() == "mul");
+}
+
 }  // namespace

@@ -141,6 +141,8 @@ Operator layer(const char* name, Cell cell) {
                         {"of different lengths, backwards", 6, 5, 3, 4, true, true, true, true},
                         {"no sequences", 3, 0, 2, 4},
                         {"wide", 7, 4, 9, 33},
+                        {"several panels", 3, 13, 5, 70},
+                        {"several panels, no state, backwards", 4, 9, 6, 150, true, false, false, true},
                         {.name = "the other form", .steps = 4, .batch = 2, .inputs = 3, .width = 5, .variant = true},
                         {.name = "clipped", .steps = 4, .batch = 2, .inputs = 3, .width = 5, .clip = 0.75}};
   if (cell == Cell::lstm) {

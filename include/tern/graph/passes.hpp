@@ -12,6 +12,8 @@ void remove_dead(Structure& structure);
 void fold_constants(Structure& structure);
 /// Computes what is computed twice once.
 void merge_common(Structure& structure);
+/// Moves reshapes behind operators of single elements, and removes those that cancel out.
+void move_reshapes(Structure& structure);
 /// Joins neighbours that one kernel can compute, by the table of src/operators/fusion.cpp. With Rounding::fewer also
 /// those that it rounds once and not twice: a sum behind batch normalisation.
 enum class Rounding : std::uint8_t { same, fewer };
@@ -20,10 +22,14 @@ void fuse(Structure& structure, Rounding rounding = Rounding::same);
 /// of the convolution or linear layer before it. The weights are rounded once more: results differ from the module's by
 /// a few units in the last place of the largest term of their sums.
 void fold_batch_norm(Structure& structure);
+/// Makes products with constant matrices, and constant rows added to them, linear layers. The sums' order may change.
+void join_linear(Structure& structure);
+/// Cuts what reads padding alone off the constant weights of convolutions, as in wide dilations over small images.
+void trim_taps(Structure& structure);
 
-/// The passes above but for fold_batch_norm.
+/// The first five.
 Graph optimized(const Graph& graph);
-/// All of them, with Rounding::fewer. The graph no longer follows changes of the parameters.
+/// All passes, with Rounding::fewer. The graph no longer follows changes of the parameters.
 Graph for_inference(const Graph& graph);
 
 }  // namespace tern::graph

@@ -66,6 +66,7 @@ Graph optimized(const Graph& graph) {
   Structure structure = graph.structure();
   fold_constants(structure);
   merge_common(structure);
+  move_reshapes(structure);
   fuse(structure);
   remove_dead(structure);
   return Graph(std::move(structure));
@@ -74,10 +75,13 @@ Graph optimized(const Graph& graph) {
 Graph for_inference(const Graph& graph) {
   Structure structure = graph.structure();
   merge_common(structure);
+  move_reshapes(structure);
   // Sums and activations first: they then go into the layers with the normalisations.
   fuse(structure, Rounding::fewer);
   fold_batch_norm(structure);
   fold_constants(structure);
+  join_linear(structure);
+  trim_taps(structure);
   fuse(structure, Rounding::fewer);
   remove_dead(structure);
   return Graph(std::move(structure));

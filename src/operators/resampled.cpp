@@ -1,0 +1,40 @@
+#include "operators/resampled.hpp"
+
+#include "modes/optional_kernels.hpp"
+#include "operators/support.hpp"
+#include "tern/operators/shape.hpp"
+
+namespace tern::operators {
+
+bool resamples(const char* op, const Tensor& x) {
+  return x.dtype() == DType::float32 && !recording(x) && optional_kernels(mode_of(op)).resampling.has_value();
+}
+
+Tensor resampled(const char* op, const Tensor& x, int dim, const Tensor& index, const Tensor& weight) {
+  constexpr std::int64_t many =
+      32;  // of fewer the transposition is cheap, and neighbours in a row fill vectors as well
+  if (x.rank() == 4 && dim >= 2 && x.size(1) >= many && !x.is_contiguous()) {
+    const Tensor last = permute(x, {0, 2, 3, 1});
+    if (last.is_contiguous()) return permute(resampled(op, last, dim - 1, index, weight), {0, 3, 1, 2});
+  }
+  const Tensor whole = x.detach().contiguous(), places = index.contiguous(),
+               weights = weight.defined() ? weight.contiguous() : Tensor{};
+  kernels::Resample sizes{.size = x.size(dim), .count = index.size(0), .taps = index.size(1)};
+  for (int i = 0; i < dim; ++i) sizes.outer *= x.size(i);
+  for (int i = dim + 1; i < x.rank(); ++i) sizes.inner *= x.size(i);
+  Shape shape = x.shape();
+  shape[dim] = sizes.count;
+  Tensor out(shape, x.dtype());
+  if (out.numel() == 0) return out;
+  visit(op, x.dtype(), [&]<class T>() {
+    if constexpr (std::is_same_v<T, float>) {
+      const Call<float> call;
+      optional_kernels(*current_scope().mode)
+          .resampling->resample(call.context(), call.out(out), call.in(whole), call.in_as<std::int64_t>(places),
+                                call.in(weights), sizes);
+    }
+  });
+  return out;
+}
+
+}  // namespace tern::operators

@@ -1,0 +1,16 @@
+#pragma once
+// Elements between others along one dimension, in modes that have a kernel for it (modes/optional_kernels.hpp).
+
+#include "tern/tensor/tensor.hpp"
+
+namespace tern::operators {
+
+/// Whether the mode that runs `op` computes x so: float32, and no gradient is recorded.
+bool resamples(const char* op, const Tensor& x);
+
+/// Along `dim`, position j is the sum of weight[j, k] times the element at index[j, k] over the taps k; index
+/// [count, taps] int64 within bounds, weight the same in float32, or undefined with one tap: the element itself.
+/// Channels-last images of many channels stay so.
+Tensor resampled(const char* op, const Tensor& x, int dim, const Tensor& index, const Tensor& weight);
+
+}  // namespace tern::operators

@@ -1,0 +1,12 @@
+#pragma once
+// What this mode has beside its table (modes/optional_kernels.hpp).
+
+#include "tern/kernels/recurrent.hpp"
+#include "tern/kernels/resampling.hpp"
+
+namespace tern::vectorized {
+
+kernels::Recurrent recurrent();
+kernels::Resampling resampling();
+
+}  // namespace tern::vectorized

@@ -1,0 +1,69 @@
+// Recurrent layers in kernels for whole sequences.
+
+#include "support/catch.hpp"
+#include "tern/operators/recurrent.hpp"
+#include "tern/tern.hpp"
+
+using namespace tern;
+namespace op = tern::operators;
+
+namespace {
+
+struct Layer {
+  bool lstm, reverse;
+  std::vector<Tensor> tensors;  // x, hidden, cell, weights, biases
+
+  Layer(bool is_lstm, bool backwards) : lstm(is_lstm), reverse(backwards) {
+    Generator generator(3);
+    const std::int64_t steps = 5, batch = 20, inputs = 30, width = 200, rows = (lstm ? 4 : 3) * width;
+    for (const Shape& shape : {Shape{steps, batch, inputs}, Shape{batch, width}, Shape{batch, width},
+                               Shape{rows, inputs}, Shape{rows, width}, Shape{rows}, Shape{rows}}) {
+      tensors.push_back(op::mul(randn(shape, generator), shape.rank() == 3 ? 1 : 0.1));
+      tensors.back().set_requires_grad(true);
+    }
+  }
+
+  /// Results and gradients. With lengths the steps are composed of other operators.
+  std::vector<Tensor> all(const Tensor& lengths = {}) const {
+    const auto& t = tensors;
+    std::vector<Tensor> found =
+        lstm ? op::lstm(t[0], t[1], t[2], t[3], t[4], t[5], t[6], {}, lengths, {.reverse = reverse})
+             : op::gru(t[0], t[1], t[3], t[4], t[5], t[6], lengths, {.reverse = reverse});
+    Tensor loss = op::sum(op::mul(found[0], found[0]));
+    for (std::size_t i = 1; i < found.size(); ++i) loss = op::add(loss, op::sum(op::mul(found[i], 3)));
+    loss.backward();
+    for (Tensor& each : found) each = each.detach();
+    for (Tensor each : tensors) {
+      if (!each.grad().defined()) continue;
+      found.push_back(each.grad().clone());
+      each.zero_grad();
+    }
+    return found;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("recurrent: any number of threads gives the same bits", "[operators]") {
+  const Layer layer(GENERATE(true, false), GENERATE(true, false));
+  std::vector<Tensor> first;
+  for (const int threads : {1, 2, 3, 8}) {
+    INFO(threads);
+    const Device device("vectorized", {.threads = threads});
+    const std::vector<Tensor> found = layer.all();
+    if (first.empty()) first = found;
+    REQUIRE(found.size() == first.size());
+    for (std::size_t i = 0; i < found.size(); ++i) CHECK(found[i].values() == first[i].values());
+  }
+}
+
+TEST_CASE("recurrent: whole sequences and composed steps agree", "[operators]") {
+  const Layer layer(GENERATE(true, false), GENERATE(true, false));
+  const Device device("vectorized");
+  const std::vector<Tensor> at_once = layer.all(), composed = layer.all(full({20}, 5, DType::int64));
+  REQUIRE(at_once.size() == composed.size());
+  for (std::size_t i = 0; i < composed.size(); ++i) {
+    INFO(i);
+    CHECK(op::allclose(at_once[i], composed[i], 1e-4, 1e-4));
+  }
+}
