@@ -25,7 +25,10 @@ struct Whole {
         cell(whole(x.cell)),
         weight(whole(x.weight)),
         bias(whole(x.bias)),
-        sizes{.steps = entered.size(0), .batch = entered.size(1), .width = weight.size(1), .reverse = x.reverse} {}
+        sizes{.steps = entered.size(0), .batch = entered.size(1), .width = weight.size(1), .reverse = x.reverse} {
+    // Zeros are multiplied as well: an infinite weight makes them NaN.
+    if (!hidden.defined()) hidden = zeros({sizes.batch, sizes.width}, entered.dtype());
+  }
 };
 
 /// Which inputs need a gradient.
@@ -63,8 +66,8 @@ Tensor weight_gradient(const Tensor& sums, const Tensor& y, const Tensor& hidden
   };
   if (last > 0 && !sizes.reverse) add_product(slice(sums, 0, 1, last + 1), slice(y, 0, 0, last));
   if (last > 0 && sizes.reverse) add_product(slice(sums, 0, 0, last), slice(y, 0, 1, last + 1));
-  if (hidden.defined()) add_product(slice(sums, 0, first, first + 1), hidden.unsqueeze(0));
-  return gradient.defined() ? gradient : zeros({sums.size(2), sizes.width}, sums.dtype());
+  add_product(slice(sums, 0, first, first + 1), hidden.unsqueeze(0));
+  return gradient;
 }
 
 /// {outputs, last state}.
@@ -97,7 +100,7 @@ std::vector<Tensor> lstm_sequence(const SequenceInputs& inputs) {
   });
   if (records)
     record(op, out, {inputs.entered, inputs.hidden, inputs.cell, inputs.weight, inputs.bias},
-           [gates = Saved(gates), cells = Saved(cells), y = Saved(out), hidden = saved_if(x.hidden.defined(), x.hidden),
+           [gates = Saved(gates), cells = Saved(cells), y = Saved(out), hidden = Saved(x.hidden),
             cell = saved_if(x.cell.defined(), x.cell), weight = Saved(x.weight), sizes, steps, batch, width,
             wanted = Needs(inputs)](const Tensor& grad) {
              const Tensor both = grad.contiguous();
@@ -135,8 +138,8 @@ std::vector<Tensor> gru_sequence(const SequenceInputs& inputs) {
   });
   if (records)
     record(op, y, {inputs.entered, inputs.hidden, inputs.weight, inputs.bias},
-           [gates = Saved(gates), y = Saved(y), hidden = saved_if(x.hidden.defined(), x.hidden),
-            weight = Saved(x.weight), sizes, steps, batch, width, wanted = Needs(inputs)](const Tensor& grad) {
+           [gates = Saved(gates), y = Saved(y), hidden = Saved(x.hidden), weight = Saved(x.weight), sizes, steps, batch,
+            width, wanted = Needs(inputs)](const Tensor& grad) {
              const Tensor grads = grad.contiguous();
              Tensor to_entered({steps, batch, 3 * width}, DType::float32), sums(to_entered.shape(), DType::float32);
              Tensor to_hidden({batch, width}, DType::float32);
