@@ -234,6 +234,7 @@ std::vector<Item> Importer::results_of(const NodeProto& node, const Operator& fu
     return std::ranges::any_of(inputs, [&](const Item* each) { return each != nullptr && holds(*each); });
   };
   const bool all_known = !any([](const Item& each) { return !each.known; });
+  const bool follows_values = any([](const Item& each) { return each.unsized; });
   const bool by_batch = any([](const Item& each) { return each.by_batch; });
   const bool shape = node.domain.empty() && reads_shape(node.type);
   bool now = shape || all_known;
@@ -258,7 +259,7 @@ std::vector<Item> Importer::results_of(const NodeProto& node, const Operator& fu
   for (Tensor& each : tensors) {
     Item item{.tensor = std::move(each), .known = now};
     item.by_batch = now && (by_batch || (shape && !all_known && batch_ && !inputs[0]->parameter));
-    item.unsized = !now && (sized_by_values(node.type) || any([](const Item& each) { return each.unsized; }));
+    item.unsized = !now && (sized_by_values(node.type) || follows_values);
     // What hands a parameter on is one.
     if (!now && item.tensor.defined())
       for (const Item* input : inputs)

@@ -93,4 +93,13 @@ TEST_CASE("onnx: outputs that are inputs, parameters or one value twice have nam
   for (std::size_t i = 0; i < results.size(); ++i) CHECK(results[i].values() == saved[i].values());
 }
 
+TEST_CASE("onnx: what follows values is saved transposed and loaded again", "[onnx]") {
+  Model model;
+  model.input("x", {"2", "3"}).output("y").add(node("NonZero", {"x"}, {"y"}));
+  const graph::Graph net = model.read(), loaded = again(net);
+  const Tensor x = tensor<float>({0, 1, 2, 0, 0, 3}, {2, 3});
+  CHECK(net(x).to_vector<std::int64_t>() == std::vector<std::int64_t>{0, 0, 1, 1, 2, 2});
+  CHECK(loaded(x).to_vector<std::int64_t>() == net(x).to_vector<std::int64_t>());
+}
+
 }  // namespace
