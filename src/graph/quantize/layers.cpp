@@ -136,28 +136,27 @@ Weights quantized_weights(const Structure& structure, const Node& node, double x
   return result;
 }
 
-void emit_layer(Structure& structure, const Layer& layer, const Node& node, std::vector<Node>& nodes, int x,
-                const Quantization& x_as, int other, const Quantization& other_as,
-                const std::optional<Quantization>& as, int result) {
-  const Weights own = quantized_weights(structure, node, x_as.scale);
+void emit_layer(Structure& structure, const Layer& layer, const Node& node, const LayerValues& values) {
+  const auto& [x, other, as, result] = values;
+  const Weights own = quantized_weights(structure, node, x.as.scale);
   std::vector<std::int32_t> bias;
   std::vector<float> scale;
   for (std::size_t o = 0; o < own.scale.size(); ++o) {
-    const double unit = x_as.scale * own.scale[o];
+    const double unit = x.as.scale * own.scale[o];
     bias.push_back(
-        static_cast<std::int32_t>(std::nearbyint(own.bias[o] / unit) - static_cast<double>(x_as.zero) * own.sum[o]));
+        static_cast<std::int32_t>(std::nearbyint(own.bias[o] / unit) - static_cast<double>(x.as.zero) * own.sum[o]));
     scale.push_back(static_cast<float>(unit / (as ? as->scale : 1)));
   }
   const auto constant = [&](const char* name, const Tensor& tensor) {
     return add_constant(structure, node, name, tensor);
   };
   const auto outputs = static_cast<std::int64_t>(scale.size());
-  std::vector<int> inputs{x, constant("weight_int8", own.weight), constant("bias_int32", tensor(bias, {outputs})),
+  std::vector<int> inputs{x.value, constant("weight_int8", own.weight), constant("bias_int32", tensor(bias, {outputs})),
                           constant("scale", tensor(scale, {outputs}))};
   // Stored bounds, or real ones.
-  const auto bound = [&](std::optional<double> real, double beyond) -> std::optional<double> {
-    if (!real || !as) return real;
-    return std::clamp(std::nearbyint(*real / as->scale) + static_cast<double>(as->zero), 0.0, beyond);
+  const auto bound = [&stored = as](std::optional<double> real, double beyond) -> std::optional<double> {
+    if (!real || !stored) return real;
+    return std::clamp(std::nearbyint(*real / stored->scale) + static_cast<double>(stored->zero), 0.0, beyond);
   };
   std::optional<double> low = bound(layer.low, 255), high = bound(layer.high, 255);
   if (low && *low == 0 && as) low.reset();
@@ -166,13 +165,13 @@ void emit_layer(Structure& structure, const Layer& layer, const Node& node, std:
   const std::int64_t zero = as ? as->zero : 0;
   if (node.op->name() == "linear") {
     const operators::QuantizedLinearOptions options{
-        .x_zero = x_as.zero, .dtype = dtype, .zero = zero, .low = low, .high = high};
-    nodes.push_back({&operators::op("quantized_linear"),
-                     operators::Attributes({std::any(options)}),
-                     {},
-                     inputs,
-                     {result},
-                     node.module});
+        .x_zero = x.as.zero, .dtype = dtype, .zero = zero, .low = low, .high = high};
+    structure.nodes.push_back({&operators::op("quantized_linear"),
+                               operators::Attributes({std::any(options)}),
+                               {},
+                               inputs,
+                               {result},
+                               node.module});
     return;
   }
   const auto& conv = node.attributes.get<operators::Conv2dOptions>();
@@ -180,22 +179,22 @@ void emit_layer(Structure& structure, const Layer& layer, const Node& node, std:
                                             .padding = conv.padding,
                                             .dilation = conv.dilation,
                                             .groups = conv.groups,
-                                            .x_zero = x_as.zero,
+                                            .x_zero = x.as.zero,
                                             .dtype = dtype,
                                             .zero = zero,
                                             .low = low,
                                             .high = high};
-  if (other >= 0) {
-    inputs.push_back(other);
-    options.other_zero = other_as.zero;
-    options.other_scale = other_as.scale / as->scale;
+  if (other.value >= 0) {
+    inputs.push_back(other.value);
+    options.other_zero = other.as.zero;
+    options.other_scale = other.as.scale / as->scale;
   }
-  nodes.push_back({&operators::op("quantized_conv2d"),
-                   operators::Attributes({std::any(options)}),
-                   {},
-                   inputs,
-                   {result},
-                   node.module});
+  structure.nodes.push_back({&operators::op("quantized_conv2d"),
+                             operators::Attributes({std::any(options)}),
+                             {},
+                             inputs,
+                             {result},
+                             node.module});
 }
 
 }  // namespace tern::graph::quantizing

@@ -37,10 +37,17 @@ struct Weights {
 };
 Weights quantized_weights(const Structure& structure, const Node& node, double x_scale);
 
-/// The nodes and constants of a layer in 8 bits, appended to `nodes`: `x` and `other` are stored values. With `as` the
-/// result is stored, else it is float32.
-void emit_layer(Structure& structure, const Layer& layer, const Node& node, std::vector<Node>& nodes, int x,
-                const Quantization& x_as, int other, const Quantization& other_as,
-                const std::optional<Quantization>& as, int result);
+/// The values of a layer in 8 bits.
+struct Stored {
+  int value = -1;  ///< -1: there is none
+  Quantization as = {};
+};
+struct LayerValues {
+  Stored x, other;
+  std::optional<Quantization> as;  ///< of the result; none: it is float32
+  int result;
+};
+/// Appends nodes and constants of the layer in 8 bits, made of the original `node`.
+void emit_layer(Structure& structure, const Layer& layer, const Node& node, const LayerValues& values);
 
 }  // namespace tern::graph::quantizing

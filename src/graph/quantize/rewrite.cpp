@@ -115,15 +115,17 @@ class Rewriter {
   }
 
   void run_layer(const Layer& layer) {
-    const int x = as_stored(layer.x), other = layer.other < 0 ? -1 : as_stored(layer.other);
-    const Quantization none;
+    LayerValues values{.x = {as_stored(layer.x), as(layer.x)}, .other = {}, .as = {}, .result = layer.result};
+    if (layer.other >= 0) values.other = {as_stored(layer.other), as(layer.other)};
     const bool stores = stored_[layer.result];
-    const int result = stores ? add_stored(layer.result) : layer.result;
-    if (!stores) real_.insert(layer.result);
+    if (stores) {
+      values.result = add_stored(layer.result);
+      values.as = as(layer.result);
+    } else {
+      real_.insert(layer.result);
+    }
     // The weights are looked up in the old structure, whose values come first in the new one.
-    emit_layer(made_, layer, old_.nodes[layer.node], made_.nodes, x, as(layer.x), other,
-               layer.other < 0 ? none : as(layer.other), stores ? std::optional(as(layer.result)) : std::nullopt,
-               result);
+    emit_layer(made_, layer, old_.nodes[layer.node], values);
   }
 
   void follow(const Node& node) {
@@ -205,10 +207,10 @@ Structure alone_stored(const Structure& structure, const Layer& layer, const std
     own.values[id].kind = Kind::input;
     own.values[id].dtype = DType::uint8;
   }
-  const Quantization none;
   own.values[layer.result].dtype = DType::uint8;
-  emit_layer(own, layer, structure.nodes[layer.node], own.nodes, layer.x, as.at(layer.x), layer.other,
-             layer.other < 0 ? none : as.at(layer.other), as.at(layer.result), layer.result);
+  LayerValues values{{layer.x, as.at(layer.x)}, {}, as.at(layer.result), layer.result};
+  if (layer.other >= 0) values.other = {layer.other, as.at(layer.other)};
+  emit_layer(own, layer, structure.nodes[layer.node], values);
   own.results = {layer.result};
   remove_dead(own);
   return own;
