@@ -15,7 +15,7 @@ namespace tern::vectorized {
 /// another process holds a core, and more for more threads. It is never a subset: each thread finds its part of the
 /// last operator in its cache.
 inline int useful_threads(const Context& context, double nanoseconds) {
-  constexpr double least = 20'000, least_per_thread = 2'500;
+  constexpr double least = 10'000, least_per_thread = 2'500;
   if (context.threads <= 1) return 1;
   if (nanoseconds < std::max(least, least_per_thread * context.threads) && !teams_always) return 1;
   return in_team() ? 1 : std::min(context.threads, most_threads);
