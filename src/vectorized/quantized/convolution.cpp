@@ -74,6 +74,11 @@ struct Plan {
     if (flat) return line * row_bytes();
     return s.stride_h * width * s.C;
   }
+  /// Panels that strips meet one after the other: as many as stay in the first-level cache, so that memory sees whole
+  /// lines of the result.
+  std::int64_t panels_together() const {
+    return std::max<std::int64_t>(2, (32 << 10) / std::max<std::int64_t>(panel, 1) / 2 * 2);
+  }
   std::int64_t weight_bytes() const { return s.groups * panels * panel; }
   double nanoseconds() const {
     const double products = static_cast<double>(s.N * s.OH * s.OW) * static_cast<double>(s.O * inputs * s.KH * s.KW);
@@ -226,29 +231,31 @@ void multiply_lines(const Plan& plan, const Arrays& arrays, const std::int8_t* w
   block.panel = plan.panel;
   block.pitch = s.y_channels == 0 ? s.O : s.y_channels;
   block.rescale = arrays.rescale;
+  const std::int64_t together = plan.panels_together();
   plan.kernels.begin(plan.rows);
   for (std::int64_t begin = share.line_begin; begin < share.line_end; begin += chunk) {
     Lines lines(plan, arrays.x, arrays.rescale.x_zero, copy);
     const std::int64_t count = lines.strips(strips, begin, std::min(begin + chunk, share.line_end));
     for (std::int64_t group = 0; group < s.groups; ++group)
-      for (std::int64_t panel = share.panel_begin; panel < share.panel_end; panel += 2) {
-        const std::int64_t own = panel * panel_columns, o = group * plan.outputs + own;
-        block.weight = weight + (group * plan.panels + panel) * plan.panel;
-        block.columns = std::min({block_columns, plan.outputs - own, (share.panel_end - panel) * panel_columns});
-        block.bias = arrays.bias + o;
-        block.scale = arrays.scale + o;
-        block.y = arrays.y == nullptr ? nullptr : arrays.y + o;
-        block.real = arrays.real == nullptr ? nullptr : arrays.real + o;
-        block.other = arrays.other == nullptr ? nullptr : arrays.other + o;
+      for (std::int64_t first = share.panel_begin; first < share.panel_end; first += together)
         for (std::int64_t i = 0; i < count; i += 2) {
           block.strip_count = static_cast<int>(std::min<std::int64_t>(2, count - i));
           for (int k = 0; k < block.strip_count; ++k) {
             block.strips[k] = strips[i + k];
             block.strips[k].a += group * plan.inputs;
           }
-          plan.kernels.multiply(block);
+          for (std::int64_t panel = first; panel < std::min(first + together, share.panel_end); panel += 2) {
+            const std::int64_t own = panel * panel_columns, o = group * plan.outputs + own;
+            block.weight = weight + (group * plan.panels + panel) * plan.panel;
+            block.columns = std::min({block_columns, plan.outputs - own, (share.panel_end - panel) * panel_columns});
+            block.bias = arrays.bias + o;
+            block.scale = arrays.scale + o;
+            block.y = arrays.y == nullptr ? nullptr : arrays.y + o;
+            block.real = arrays.real == nullptr ? nullptr : arrays.real + o;
+            block.other = arrays.other == nullptr ? nullptr : arrays.other + o;
+            plan.kernels.multiply(block);
+          }
         }
-      }
   }
   plan.kernels.end();
 }
