@@ -239,13 +239,16 @@ struct LeaveTile {
 };
 
 void pack(float* to, const float* weight, int gates, const StepPart& part) {
+  constexpr std::int64_t block = 16;  // columns: a cache line of each row, and what is written stays in the cache
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(D{}));
-  for (int g = 0; g < gates; ++g)
-    for (std::int64_t u = 0; u < lanes; ++u) {
-      const float* const row = weight + (g * part.width + part.first + u) * part.width;
-      float* const column = to + g * lanes + u;
-      for (std::int64_t k = 0; k < part.width; ++k) column[k * gates * lanes] = u < part.count ? row[k] : 0;
-    }
+  for (std::int64_t begin = 0; begin < part.width; begin += block)
+    for (int g = 0; g < gates; ++g)
+      for (std::int64_t u = 0; u < lanes; ++u) {
+        const float* const row = weight + (g * part.width + part.first + u) * part.width;
+        float* const column = to + g * lanes + u;
+        for (std::int64_t k = begin; k < std::min(begin + block, part.width); ++k)
+          column[k * gates * lanes] = u < part.count ? row[k] : 0;
+      }
 }
 
 void pack_back(float* to, const float* weight, std::int64_t rows, const StepPart& part) {
