@@ -12,6 +12,7 @@
 #include "tern/parallel/shares.hpp"
 #include "tern/tensor/create.hpp"
 #include "training/ranks.hpp"
+#include "training/turn.hpp"
 
 namespace tern::training {
 
@@ -46,6 +47,13 @@ double share(const Tensor& totals, std::size_t i) {
 bool changes(const data::AugmentOptions& options) {
   return options.shift != 0 || options.mirror || options.rotation != 0 || options.brightness != 0 ||
          options.contrast != 0 || options.saturation != 0 || options.cutout != 0 || options.mix != 0;
+}
+
+std::vector<StoppingLoss> judged(const std::vector<EpochResult>& history) {
+  std::vector<StoppingLoss> losses;
+  for (const EpochResult& epoch : history)
+    if (epoch.stopping) losses.push_back(*epoch.stopping);
+  return losses;
 }
 
 double loop_seconds(const Callbacks& callbacks) {
@@ -264,7 +272,8 @@ Tensor Trainer::loop(std::vector<Tensor> inputs, std::int64_t steps, const Callb
 }
 
 bool Trainer::over() const {
-  return position_.epoch >= options_.epochs || (options_.patience > 0 && since_best_ >= options_.patience);
+  if (position_.epoch >= options_.epochs || (options_.patience > 0 && since_best_ >= options_.patience)) return true;
+  return options_.patience > 0 && turned(judged(history_), options_.patience);
 }
 
 Ended Trainer::run(std::int64_t epochs, const Callbacks& callbacks) {
@@ -302,9 +311,7 @@ bool Trainer::validate(EpochResult& result, const Callbacks& callbacks) {
   if (!callbacks.validate && result.validation_loss && options_.patience > 0)
     result.stopping = {*result.validation_loss, 0};
   if (!result.stopping) return true;
-  std::vector<StoppingLoss> epochs;
-  for (const EpochResult& old : history_)
-    if (old.stopping) epochs.push_back(*old.stopping);
+  std::vector<StoppingLoss> epochs = judged(history_);
   epochs.push_back(*result.stopping);
   result.best = worth_keeping(epochs);
   return true;

@@ -6,6 +6,7 @@
 #include "support/files.hpp"
 
 #if TERN_TEST_ONNX
+#include "onnx_model.hpp"
 #include "tern/onnx/onnx.hpp"
 #include "tern/tern.hpp"
 #endif
@@ -103,6 +104,27 @@ TEST_CASE("onnx: the network of somebody else is tested and trained", "[tools][o
   const Outcome resumed = run({"train", "--resume", "--run", "p", "--epochs", "2"});
   INFO(resumed.err);
   CHECK(resumed.code == 0);
+}
+
+TEST_CASE("onnx: a file for one example whose sums go over the batch is not given several", "[tools][onnx]") {
+  const TemporaryFolder folder;
+  const nn::Linear net(4, 3);
+  graph::TraceOptions options;
+  options.batch = false;
+  onnx::save(graph::trace(net, ones({1, 4}), options), folder / "apart.onnx");
+  const auto mixing = [&](const std::vector<Tensor>& x) {
+    const Tensor y = net(x[0]);
+    return std::vector{y + operators::mean(y, {0}, true)};
+  };
+  onnx::save(graph::trace(mixing, {ones({1, 4})}, options), folder / "mixing.onnx");
+  CHECK(tool::load_onnx_graph(folder / "apart.onnx").structure().batch > 0);
+  CHECK(tool::load_onnx_graph(folder / "mixing.onnx").structure().batch == 0);
+  write_foreign(folder / "one.onnx", 10, true);
+  const Outcome small = tern({"quantize", "--model", "one.onnx", "--dataset", "synthetic-digits", "--limit", "200",
+                              "--out", "small.tern", "--force"},
+                             {.folder = folder.path()});
+  CHECK(small.code == 2);
+  CHECK_THAT(small.err, ContainsSubstring("takes one example at a time"));
 }
 
 TEST_CASE("onnx: what cannot be used is refused by its file", "[tools][onnx]") {

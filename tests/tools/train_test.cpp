@@ -211,7 +211,7 @@ TEST_CASE("train: early stop keeps the weights of the best epoch", "[tools][trai
   CHECK(events.front()["data"]["stopping_examples"] == 12);  // 6 of the 32 of each class
   const Json best = best_of(events);
   CHECK(events.back()["epochs"] < 500);
-  CHECK(events.back()["epochs"] == best["epoch"].get<int>() + 5);
+  CHECK(events.back()["epochs"] <= best["epoch"].get<int>() + 5);  // earlier where the losses have turned
   CHECK(events.back()["best_epoch"] == best["epoch"]);
   // The saved model is of that epoch, judged on rows that had no part in the choice.
   CHECK(events.back()["loss"].get<double>() == Approx(best["validation_loss"].get<double>()).epsilon(1e-5));

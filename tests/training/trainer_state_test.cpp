@@ -95,6 +95,30 @@ TEST_CASE("trainer: epochs that nobody judged do not use up the patience", "[tra
   CHECK(seldom.trainer.kept().epoch == 2);
 }
 
+TEST_CASE("trainer: a training ends once its losses have turned, though each is within its error", "[trainer]") {
+  // Means of two are least at epoch 5, and three times as many epochs are the end.
+  const auto curve = [](std::int64_t epoch) { return epoch < 4 ? 6.0 - double(epoch) : 2 + 0.05 * double(epoch); };
+  const auto epochs = [&](double error, const std::function<double(std::int64_t)>& loss) {
+    Line training({.epochs = 40, .patience = 4});
+    const Ended ended = training.trainer.run({.validate = [&](EpochResult& result) {
+      result.stopping = {loss(result.epoch), error};
+      return true;
+    }});
+    const auto done = static_cast<std::int64_t>(training.trainer.history().size());
+    CHECK((ended == Ended::stopped_early) == (done < 40));
+    CHECK(training.trainer.kept().epoch == done);
+    return done;
+  };
+  CHECK(epochs(3, curve) == 15);
+  // The rise must be more than a tenth of the error, a fall and a flat end are no turn, nor is an early one at once.
+  CHECK(epochs(10, curve) == 26);
+  CHECK(epochs(100, curve) == 40);
+  CHECK(epochs(3, [](std::int64_t epoch) { return 5 - 0.1 * double(epoch); }) == 40);
+  CHECK(epochs(3, [](std::int64_t) { return 5.0; }) == 40);
+  CHECK(epochs(3, [](std::int64_t epoch) { return 5 + 0.2 * double(epoch); }) == 5);
+  CHECK(epochs(3, [&](std::int64_t epoch) { return curve(epoch) + (epoch % 2 == 0 ? 1 : -1); }) == 15);
+}
+
 TEST_CASE("trainer: the averages are those of optim::WeightAverage after each step", "[trainer]") {
   Line training({.epochs = 2, .average = 0.75}), by_hand({});
   training.trainer.run();

@@ -4,6 +4,8 @@
 
 #include "blueprint_file.hpp"
 #include "errors.hpp"
+#include "tern/autograd/tape.hpp"
+#include "tern/operators/arithmetic.hpp"
 #include "tern/operators/shape.hpp"
 #include "tern/tensor/create.hpp"
 
@@ -44,6 +46,30 @@ class OneByOne final : public nn::Module {
   graph::Graph graph_;
 };
 
+/// Whether two examples at once have the results of one after the other. A mean over the batch of a file for one
+/// example, such as MeanVarianceNormalization's, has the right shape for two and mixes them.
+bool keeps_examples_apart(const graph::Graph& free, const graph::Graph& one) {
+  const graph::Value& input = one.structure().values[one.structure().inputs[0]];
+  Generator generator(1);
+  Shape shape = input.shape_at(1);
+  shape[0] = 2;
+  const bool numbers = is_floating(input.dtype);
+  const Tensor x = numbers ? randn(shape, generator).to(input.dtype) : randint(0, 2, shape, generator).to(input.dtype);
+  const NoGrad no_grad;
+  graph::Graph together = free, apart = one;
+  together.eval();
+  apart.eval();
+  const std::vector<Tensor> both = together.run({x});
+  for (std::int64_t i = 0; i < 2; ++i) {
+    const std::vector<Tensor> own = apart.run({x.slice(0, i, i + 1)});
+    for (std::size_t j = 0; j < own.size(); ++j)
+      if (!operators::allclose(both[j].slice(0, i, i + 1).to(DType::float32), own[j].to(DType::float32), 1e-2, 1e-4,
+                               true))
+        return false;
+  }
+  return true;
+}
+
 /// With a free batch, where the file's batch of one can become one.
 graph::Graph with_batch(const std::string& file, const graph::Graph& graph) {
   const graph::Structure& own = graph.structure();
@@ -55,7 +81,7 @@ graph::Graph with_batch(const std::string& file, const graph::Graph& graph) {
   shape[0] = -1;
   try {
     graph::Graph free = onnx::load(file, {.shapes = {{input.name, shape}}});
-    return free.structure().batch > 0 ? free : graph;
+    return free.structure().batch > 0 && keeps_examples_apart(free, graph) ? free : graph;
   } catch (const Error&) {
     return graph;
   }

@@ -61,6 +61,8 @@ class Quantize : public Command {
                         " is in 8 bits already; quantise the model that it was made of");
     const std::vector<std::vector<Tensor>> batches = batches_for(model.blueprint);
     const graph::Graph whole = own != nullptr ? *own : graph::trace(*model.net, batches[0]);
+    expects<UsageError>(whole.structure().batch > 0, model.file,
+                        " takes one example at a time; export it with a symbolic batch");
     graph::QuantizeOptions options{.bound = bound_, .force = force_};
     if (calibration_ == "percentile") options.calibration = graph::Calibration::percentile;
     if (calibration_ == "entropy") options.calibration = graph::Calibration::entropy;

@@ -225,7 +225,7 @@ class Train : public Command {
     };
     hooks.epoch = [&](const EpochResult& result) {
       session.epoch_done(result);
-      progress.epoch(result, result.epoch == *settings_.epochs);
+      progress.epoch(result, training.ended());
     };
     hooks.refit = [&](const Position& position) { session.refitting(position); };
     const double began = seconds_now();

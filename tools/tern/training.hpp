@@ -64,6 +64,8 @@ class Training {
   void restore(const io::Checkpoint& checkpoint, const std::string& file);
 
   const Position& position() const { return trainer_->position(); }
+  /// Whether all epochs are done or early stopping has ended them; of a refit, whether that is done.
+  bool ended() const { return trainer_->over(); }
   /// For the current epoch so far; waits for the device. The accuracy is NaN for a net that trains on more than its
   /// outputs.
   double running_loss() const { return trainer_->running_loss(); }
