@@ -82,6 +82,20 @@ void conv2d_cat(const Step& step) {
   }
   step.out.add("Concat", parts, step.results, {make_attribute("axis", std::int64_t{1})});
 }
+void inverted_residual(const Step& step) {
+  const auto options = step.attribute<op::InvertedResidualOptions>();
+  const auto layer = [&](const std::string& x, std::size_t weight, const op::Conv2dOptions& own) {
+    Writer::Names inputs{x, step.inputs[weight]};
+    if (step.has(weight + 1)) inputs.push_back(step.inputs[weight + 1]);
+    return convolved(step, inputs, own);
+  };
+  std::string y = step.inputs[0];
+  if (step.has(1)) y = activated(step, layer(y, 1, {}), options.expand);
+  y = layer(y, 3, {.stride = options.stride, .padding = options.padding, .groups = step.size(3, 0)});
+  y = layer(activated(step, y, options.depthwise), 5, {});
+  if (step.has(7)) y = step.out.node("Add", {y, step.inputs[7]});
+  finish_activated(step, y, options.project);
+}
 void conv1d(const Step& step) {
   const auto options = step.attribute<op::Conv1dOptions>();
   const Batched batched(step, 3);
@@ -304,6 +318,7 @@ void append_written_networks(EmitTable& table) {
   table["conv2d_max_pool2d"] = conv2d_max_pool2d;
   table["conv2d_add"] = conv2d_add;
   table["conv2d_cat"] = conv2d_cat;
+  table["inverted_residual"] = inverted_residual;
   table["conv1d"] = conv1d;
   table["conv3d"] = conv3d;
   table["conv_transpose2d"] = conv_transpose2d;

@@ -20,6 +20,17 @@ class KeepsWeights {
     version_ = {weight.shared_storage(), weight.storage().version(), weight.offset()};
     kernels::weight_version = &version_;
   }
+  /// The same of another weight that the kernel reads; it keeps those of all or of none.
+  void also(bool keeps, const Tensor& weight, const void* pointer, std::size_t element, const Memory& memory) {
+    if (kernels::weight_version != &version_) return;
+    bool kept = false;
+    {
+      const KeepsWeights other(keeps, weight, pointer, element, memory);
+      kept = kernels::weight_version == &other.version_;
+      if (kept) version_.more.push_back(other.version_);
+    }
+    if (!kept) kernels::weight_version = nullptr;
+  }
   KeepsWeights(const KeepsWeights&) = delete;
   KeepsWeights& operator=(const KeepsWeights&) = delete;
   ~KeepsWeights() { kernels::weight_version = outer_; }

@@ -57,6 +57,12 @@ Tensor conv2d_cat_of(const std::vector<Tensor>& given, const std::vector<Conv2dO
   return conv2d_cat(calls);
 }
 
+Tensor inverted_residual_of(const Tensor& x, const Tensor& expand, const Tensor& expand_bias, const Tensor& depthwise,
+                            const Tensor& depthwise_bias, const Tensor& project, const Tensor& project_bias,
+                            const Tensor& added, const InvertedResidualOptions& options) {
+  return inverted_residual(x, {expand, expand_bias, depthwise, depthwise_bias, project, project_bias}, added, options);
+}
+
 using Pointwise = Tensor (*)(const Tensor&, const Tensor&, Reduce);
 
 void append_quantized(OpList& ops) {
@@ -115,6 +121,7 @@ void append_networks(OpList& ops) {
   ops.push_back(make_op("conv2d_add", conv2d_add, {"options"}, Mixed::narrows));
   ops.push_back(make_op("conv2d_max_pool2d", conv2d_max_pool2d, {"options"}, Mixed::narrows));
   ops.push_back(make_op("conv2d_cat", conv2d_cat_of, {"options"}, Mixed::narrows));
+  ops.push_back(make_op("inverted_residual", inverted_residual_of, {"options"}, Mixed::narrows));
   ops.push_back(make_op("conv1d", conv1d, {"options"}, Mixed::narrows));
   ops.push_back(make_op("conv_transpose2d", conv_transpose2d, {"options"}, Mixed::narrows));
   ops.push_back(make_op("max_pool2d", max_pool2d, {"kernel", "options"}));

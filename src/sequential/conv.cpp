@@ -109,6 +109,7 @@ void conv2d_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
 // ---- and the largest of each 2 x 2 outputs: what a verifier compares other modes with ----
 
 bool fuses_max_pool2d(const Context&, const Conv2d&) { return false; }
+bool fuses_inverted_residual(const Context&, const kernels::InvertedResidual&) { return false; }
 
 kernels::Pool2d pool_of(const Conv2d& shape) {
   return {.planes = shape.N * shape.O,
@@ -157,7 +158,9 @@ kernels::Conv<T> conv() {
           .conv2d_backward = conv2d_backward<T>,
           .fuses_max_pool2d = fuses_max_pool2d,
           .conv2d_max_pool2d = conv2d_max_pool2d<T>,
-          .conv2d_max_pool2d_backward = conv2d_max_pool2d_backward<T>};
+          .conv2d_max_pool2d_backward = conv2d_max_pool2d_backward<T>,
+          .fuses_inverted_residual = fuses_inverted_residual,
+          .inverted_residual = kernels::absent};
 }
 template kernels::Conv<float> conv<float>();
 template kernels::Conv<double> conv<double>();

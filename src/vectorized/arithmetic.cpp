@@ -47,6 +47,8 @@ struct Exp { template <class D, class V> HWY_INLINE V operator()(D d, V x) const
   return HWY_NAMESPACE::exp(d, x); } };
 struct Log { template <class D, class V> HWY_INLINE V operator()(D d, V x) const {
   return HWY_NAMESPACE::log(d, x); } };
+struct Erf { template <class D, class V> HWY_INLINE V operator()(D d, V x) const {
+  return HWY_NAMESPACE::erf(d, x); } };
 struct Sqrt { template <class D, class V> HWY_INLINE V operator()(D, V x) const { return hn::Sqrt(x); } };
 struct Abs { template <class D, class V> HWY_INLINE V operator()(D, V x) const { return hn::Abs(x); } };
 struct Floor { template <class D, class V> HWY_INLINE V operator()(D, V x) const { return hn::Floor(x); } };
@@ -209,7 +211,7 @@ void cos(Context& context, T* out, const T* in, std::int64_t n) {
 
 template <class T>
 void erf(Context& context, T* out, const T* in, std::int64_t n) {
-  each(context, out, in, n, [](T x) { return std::erf(x); });
+  map_parallel(context, 2 * exponential, Erf{}, out, n, in);
 }
 
 template <class Op, class T>

@@ -31,6 +31,7 @@ constexpr Decision decisions[]{
     {"conv2d_grad_x", {"im2col", "rows", "winograd", "depthwise"}},
     {"conv2d_grad_weight", {"im2col", "rows", "winograd", "depthwise"}},
     {"attention", {"fused", "composed"}},
+    {"inverted_residual", {"fused", "composed"}},
     {"matmul", {"panels", "transposed", "dots"}},
     {"linear", {"panels", "transposed", "dots"}},
     {"linear_grad_x", {"panels", "transposed"}},
@@ -44,7 +45,7 @@ std::span<const Decision> known_decisions() {
     for (const bfloat16::Kernels* const kernels : {bfloat16::avx512_kernels(), bfloat16::amx_kernels()}) {
       if (kernels == nullptr) continue;
       for (Decision& decision : all) {
-        const bool has = decision.name != std::string_view("attention");
+        const bool has = decision.algorithms[0] != std::string_view("fused");
         if (has) *std::ranges::find(decision.algorithms, nullptr) = kernels->algorithm;
       }
     }

@@ -127,6 +127,33 @@ void copy_tiles(const Context& context, Element* out, const Element* in, const S
   });
 }
 
+/// A transposition into `columns` adjacent elements, such as the colours of a pixel.
+template <int columns, class Element>
+void interleave(Element* __restrict out, const Element* __restrict in, std::int64_t in_column, std::int64_t rows) {
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t c = 0; c < columns; ++c) out[r * columns + c] = in[c * in_column + r];
+}
+
+/// copy_tiles with 2 to 4 columns and without gaps in the output.
+template <class Element>
+void copy_interleaved(const Context& context, Element* out, const Element* in, const Strided& shape, int row,
+                      int column) {
+  constexpr std::int64_t band = 1024;
+  const std::int64_t rows = shape.size[row], columns = shape.size[column], in_column = shape.in[column];
+  const std::int64_t bands = (rows + band - 1) / band, items = shape.count / (rows * columns) * bands;
+  const auto run = columns == 2   ? interleave<2, Element>
+                   : columns == 3 ? interleave<3, Element>
+                                  : interleave<4, Element>;
+  const double cost = nanoseconds_per_byte * static_cast<double>(std::min(band, rows) * columns) * 2 * sizeof(Element);
+  parallel_for(context, items, cost, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t item = begin; item < end; ++item) {
+      const Outer outer(shape, row, column, item / bands);
+      const std::int64_t first = item % bands * band;
+      run(out + outer.out + first * columns, in + outer.in + first, in_column, std::min(band, rows - first));
+    }
+  });
+}
+
 template <class Element>
 void copy_elements(const Context& context, void* out, const void* in, const Strided& shape) {
   auto* to = static_cast<Element*>(out);
@@ -136,7 +163,12 @@ void copy_elements(const Context& context, void* out, const void* in, const Stri
     return;
   }
   const int row = fastest(shape.in, shape.rank), column = fastest(shape.out, shape.rank);
-  if (row != column && shape.size[row] > 1 && shape.in[row] != 0)
+  const std::int64_t columns = shape.size[column];
+  const bool narrow = row != column && columns >= 2 && columns <= 4 && shape.out[column] == 1 &&
+                      shape.out[row] == columns && shape.in[row] == 1;
+  if (narrow)
+    copy_interleaved(context, to, from, shape, row, column);
+  else if (row != column && shape.size[row] > 1 && shape.in[row] != 0)
     copy_tiles(context, to, from, shape, row, column);
   else if (shape.in[column] == 1 && shape.out[column] == 1)
     copy_runs(context, to, from, shape, column);

@@ -97,6 +97,18 @@ HWY_INLINE T map_sum(const Op& op, std::int64_t n, const T* first, const In*... 
   return hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3))));
 }
 
+/// Relu, relu6: from 0 up to `top`. Keeps NaN and zeros.
+template <class D, class V>
+HWY_INLINE V clipped(D d, V value, V top) {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_SSE2 && HWY_TARGET != HWY_EMU128 && HWY_TARGET != HWY_SCALAR
+  // Two instructions, which take their second operand if one is NaN or both are zeros.
+  return hn::Min(top, hn::Max(hn::Zero(d), value));
+#else
+  value = hn::IfThenZeroElse(hn::Lt(value, hn::Zero(d)), value);
+  return hn::IfThenElse(hn::Gt(value, top), top, value);
+#endif
+}
+
 /// The larger element; NaN if either is.
 template <class V>
 HWY_INLINE V larger(V a, V b) {

@@ -217,6 +217,33 @@ TEST_CASE("passes: a layer takes its normalisation, the shortcut and the activat
   CHECK(op::max(op::abs(op::sub(graph(x), expected))).item() <= 1e-5);
 }
 
+TEST_CASE("passes: an inverted residual becomes one node, with the bits of its convolutions", "[graph]") {
+  for (const char* mode : {"sequential", "vectorized"}) {
+    INFO(mode);
+    const Device device{mode};
+    const NoGrad no_grad;
+    Generator generator{1};
+    const Tensor wide = randn({48, 16, 1, 1}, generator), middle = randn({48, 1, 3, 3}, generator);
+    const Tensor narrow = randn({16, 48, 1, 1}, generator), bias = randn({48}, generator);
+    const auto block = [&](const std::vector<Tensor>& in) {
+      const Tensor x = op::permute(op::permute(in[0], {0, 2, 3, 1}).contiguous(), {0, 3, 1, 2});  // channels last
+      const Tensor y =
+          op::relu6(op::conv2d(op::relu6(op::conv2d(x, wide, bias)), middle, bias, {.padding = 1, .groups = 48}));
+      const Tensor z = op::add(op::conv2d(y, narrow), x);
+      return std::vector{op::conv2d(op::conv2d(z, middle.slice(0, 0, 16), {}, {.stride = 2, .groups = 16}), wide)};
+    };
+    for (const std::int64_t side : {7, 30}) {
+      const Tensor x = randn({2, 16, side, side + 1}, generator);
+      const graph::Graph graph = graph::for_inference(graph::trace(block, {x}));
+      std::vector<std::string> names;
+      for (const graph::Node& node : graph.structure().nodes) names.push_back(node.op->name());
+      CHECK(std::ranges::count(names, "inverted_residual") == 2);
+      CHECK(std::ranges::count(names, "conv2d") == 0);
+      CHECK(difference_of({graph(x)}, block({x})) == "");
+    }
+  }
+}
+
 TEST_CASE("passes: what has another reader, another shape or another activation is not joined", "[graph]") {
   const Tensor weight = ones({4, 4, 3, 3}), scale = ones({4});
   const auto fused = [](graph::Structure structure, graph::Rounding rounding = graph::Rounding::fewer) {

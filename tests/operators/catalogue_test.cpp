@@ -87,7 +87,8 @@ bool chooses(const Operator& op) {
 
 /// The family that a decision is about.
 std::string_view family_of(std::string_view decision) {
-  return decision.starts_with("conv2d") ? "conv" : decision == "attention" ? "attention" : "dot";
+  const bool convolves = decision.starts_with("conv2d") || decision == "inverted_residual";
+  return convolves ? "conv" : decision == "attention" ? "attention" : "dot";
 }
 
 /// The samples of those families by every algorithm of the mode that fits them, all decisions that know the algorithm

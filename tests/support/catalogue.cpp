@@ -171,6 +171,7 @@ const std::vector<Operator>& catalogue() {
     append("arithmetic", arithmetic_cases());
     append("dot", dot_cases());
     append("conv", conv_cases());
+    append("conv", residual_cases());
     append("activation", activation_cases());
     append("pooling", pooling_cases());
     append("pooling", average_pooling_cases());

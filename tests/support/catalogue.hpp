@@ -126,6 +126,7 @@ DType dtype_of(const Argument& argument, DType dtype);
 std::vector<Operator> arithmetic_cases();
 std::vector<Operator> dot_cases();
 std::vector<Operator> conv_cases();
+std::vector<Operator> residual_cases();
 std::vector<Operator> activation_cases();
 std::vector<Operator> pooling_cases();
 std::vector<Operator> average_pooling_cases();

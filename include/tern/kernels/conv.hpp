@@ -26,6 +26,15 @@ struct Conv2d {
                  &Conv2d::dilation_w, &Conv2d::groups, &Conv2d::activation, &Conv2d::y_channels, &Conv2d::layout>;
 };
 
+/// The three convolutions of an inverted residual: 1x1 to more channels, depthwise, 1x1 to fewer. Each reads what the
+/// one before it writes. Without the first, which `expand.O == 0` says, the second reads x.
+struct InvertedResidual {
+  Conv2d expand, depthwise, project;
+  auto operator<=>(const InvertedResidual&) const = default;
+
+  using Members = MemberList<&InvertedResidual::expand, &InvertedResidual::depthwise, &InvertedResidual::project>;
+};
+
 /// Convolutions.
 template <class T>
 struct Conv {
@@ -56,8 +65,20 @@ struct Conv {
               const T* weight, const T* y, const Conv2d&)>
       conv2d_max_pool2d_backward;
 
+  /// Whether the kernel below runs these sizes. The first layout is that of x; the caller converts x, and all are
+  /// channels_last then. As with `fuses_max_pool2d`, a mode that replaces `conv2d` must answer no.
+  Kernel<bool(const Context&, const InvertedResidual&)> fuses_inverted_residual;
+  /// y = activation(project(depthwise(expand(x))) + added), with the bits of the three kernels in turn, of which the
+  /// last one is conv2d_add. x, y and `added` are channels last and dense. The biases and `added` may be null, and so
+  /// is `expand` where there is no expansion. y is neither of them.
+  Kernel<void(Context&, T* y, const T* x, const T* expand, const T* expand_bias, const T* depthwise,
+              const T* depthwise_bias, const T* project, const T* project_bias, const T* added,
+              const InvertedResidual&)>
+      inverted_residual;
+
   using Members = MemberList<&Conv::layout, &Conv::conv2d, &Conv::conv2d_add, &Conv::conv2d_backward,
-                             &Conv::fuses_max_pool2d, &Conv::conv2d_max_pool2d, &Conv::conv2d_max_pool2d_backward>;
+                             &Conv::fuses_max_pool2d, &Conv::conv2d_max_pool2d, &Conv::conv2d_max_pool2d_backward,
+                             &Conv::fuses_inverted_residual, &Conv::inverted_residual>;
 };
 
 }  // namespace tern::kernels

@@ -1,6 +1,7 @@
 #pragma once
 // Identifies the weights that a kernel reads, when the caller knows that they stay unchanged for a while.
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string_view>
@@ -11,14 +12,21 @@ namespace tern::kernels {
 /// Two weights with one version have equal elements. A mode may cache what it derives from them (packed, transformed
 /// weights); the cache key also holds every other input. It does not keep the elements alive.
 struct WeightVersion {
-  std::weak_ptr<const void> storage;  ///< identifies the storage: no later storage shares this owner
-  std::uint64_t version = 0;          ///< grows with every change
-  std::int64_t offset = 0;            ///< of the first weight, in elements
+  std::weak_ptr<const void> storage;     ///< identifies the storage: no later storage shares this owner
+  std::uint64_t version = 0;             ///< grows with every change
+  std::int64_t offset = 0;               ///< of the first weight, in elements
+  std::vector<WeightVersion> more = {};  ///< of the other weights of a kernel that reads several
 
   bool operator<(const WeightVersion& other) const {
     if (storage.owner_before(other.storage)) return true;
     if (other.storage.owner_before(storage)) return false;
-    return version != other.version ? version < other.version : offset < other.offset;
+    if (version != other.version) return version < other.version;
+    if (offset != other.offset) return offset < other.offset;
+    return std::lexicographical_compare(more.begin(), more.end(), other.more.begin(), other.more.end());
+  }
+  /// Whether one of the storages is gone.
+  bool expired() const {
+    return storage.expired() || std::ranges::any_of(more, [](const WeightVersion& each) { return each.expired(); });
   }
 };
 

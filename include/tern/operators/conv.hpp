@@ -46,6 +46,27 @@ Tensor conv2d_add(const Tensor& x, const Tensor& weight, const Tensor& bias, con
 Tensor conv2d_max_pool2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
                          const Conv2dOptions& options = {});
 
+struct InvertedResidualOptions {
+  Pair stride = 1, padding = 1;  ///< of the depthwise convolution
+  Activation expand = Activation::relu6, depthwise = Activation::relu6, project = Activation::none;
+
+  using Members =
+      MemberList<&InvertedResidualOptions::stride, &InvertedResidualOptions::padding, &InvertedResidualOptions::expand,
+                 &InvertedResidualOptions::depthwise, &InvertedResidualOptions::project>;
+};
+/// The weights of three convolutions, and what is added behind the last one. All but depthwise and project may be
+/// undefined.
+struct InvertedResidualWeights {
+  Tensor expand = {}, expand_bias = {};   ///< [M, C, 1, 1], [M]; undefined: M = C, without this convolution
+  Tensor depthwise, depthwise_bias = {};  ///< [M, 1, KH, KW], [M]
+  Tensor project, project_bias = {};      ///< [O, M, 1, 1], [O]
+};
+/// The activation of project(depthwise(expand(x))) + added, each a convolution with its activation: the block of
+/// MobileNetV2. `added` has the shape of the result, or is undefined. In inference one kernel, if the mode has it,
+/// which stores nothing in between; else the operators in turn. The bits are theirs.
+Tensor inverted_residual(const Tensor& x, const InvertedResidualWeights& weights, const Tensor& added = {},
+                         const InvertedResidualOptions& options = {});
+
 struct Conv1dOptions {
   std::int64_t stride = 1, padding = 0, dilation = 1, groups = 1;
   Activation activation = Activation::none;

@@ -391,6 +391,8 @@ bool fuses_max_pool2d(const Context& context, const Conv2d& shape) {
   return fuses;
 }
 
+bool fuses_inverted_residual(const Context&, const kernels::InvertedResidual&) { return false; }
+
 template <class T>
 void conv2d_max_pool2d(Context& context, T* y, std::uint8_t* index, const T* x, const T* weight, const T* bias,
                        const Conv2d& shape) {
@@ -423,7 +425,9 @@ kernels::Conv<T> conv() {
           .conv2d_backward = convolution::conv2d_backward<T>,
           .fuses_max_pool2d = convolution::fuses_max_pool2d<T>,
           .conv2d_max_pool2d = convolution::conv2d_max_pool2d<T>,
-          .conv2d_max_pool2d_backward = convolution::conv2d_max_pool2d_backward<T>};
+          .conv2d_max_pool2d_backward = convolution::conv2d_max_pool2d_backward<T>,
+          .fuses_inverted_residual = convolution::fuses_inverted_residual,
+          .inverted_residual = kernels::absent};
 }
 
 template kernels::Conv<float> conv<float>();

@@ -209,6 +209,7 @@ void conv2d_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
 }
 
 bool never(const Context&, const Conv2d&) { return false; }
+bool never_fuses(const Context&, const kernels::InvertedResidual&) { return false; }
 
 template <class T>
 kernels::Conv<T> of_halves() {
@@ -218,7 +219,9 @@ kernels::Conv<T> of_halves() {
           .conv2d_backward = conv2d_backward<T>,
           .fuses_max_pool2d = never,
           .conv2d_max_pool2d = kernels::absent,
-          .conv2d_max_pool2d_backward = kernels::absent};
+          .conv2d_max_pool2d_backward = kernels::absent,
+          .fuses_inverted_residual = never_fuses,
+          .inverted_residual = kernels::absent};
 }
 
 }  // namespace

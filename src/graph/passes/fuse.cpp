@@ -3,6 +3,7 @@
 
 #include "graph/passes/changes.hpp"
 #include "graph/passes/concatenation.hpp"
+#include "graph/passes/residual.hpp"
 #include "operators/fusion.hpp"
 #include "tern/graph/passes.hpp"
 
@@ -83,6 +84,7 @@ Graph for_inference(const Graph& graph) {
   join_linear(structure);
   trim_taps(structure);
   fuse(structure, Rounding::fewer);
+  join_residuals(structure);
   remove_dead(structure);
   return Graph(std::move(structure));
 }

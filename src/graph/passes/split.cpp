@@ -31,6 +31,8 @@ class Splitter {
         split_pool();
       else if (name == "conv2d_cat")
         split_cat();
+      else if (name == "inverted_residual")
+        split_residual();
       else
         made_.push_back(std::move(node));
     }
@@ -113,6 +115,36 @@ class Splitter {
       emit("conv2d", Attributes({std::any(options[i])}), own, parts.back());
     }
     emit("cat", Attributes({std::any(std::int64_t{1})}), parts, node_->results[0]);
+  }
+
+  void split_residual() {
+    const auto& options = node_->attributes.get<operators::InvertedResidualOptions>();
+    std::vector<int> in = node_->inputs;
+    in.resize(8, -1);
+    const auto convolve = [&](int x, std::size_t weight, const operators::Conv2dOptions& own, int result) {
+      std::vector<int> inputs{x, in[weight]};
+      if (in[weight + 1] >= 0) inputs.push_back(in[weight + 1]);
+      emit("conv2d", Attributes({std::any(own)}), inputs, result);
+      return result;
+    };
+    const std::int64_t middle = structure_.values[in[3]].shape[0].fixed;
+    int x = in[0];
+    if (in[1] >= 0) {
+      const int wide = between(middle);
+      for (const int d : {2, 3}) structure_.values[wide].shape[d] = structure_.values[x].shape[d];
+      x = convolve(x, 1, {.activation = options.expand}, wide);
+    }
+    x = convolve(
+        x, 3, {.stride = options.stride, .padding = options.padding, .groups = middle, .activation = options.depthwise},
+        between(middle));
+    if (in[7] < 0) {
+      convolve(x, 5, {.activation = options.project}, node_->results[0]);
+      return;
+    }
+    const bool activates = options.project != Activation::none;
+    const int sum = activates ? between() : node_->results[0];
+    emit("add", Attributes(), {convolve(x, 5, {}, between()), in[7]}, sum);
+    if (activates) emit(name_of(options.project), Attributes(), {sum}, node_->results[0]);
   }
 
   Structure& structure_;

@@ -146,6 +146,15 @@ const Algorithm<T>& choose(Context& context, const Problem& problem, const Array
 }
 
 template <class T>
+std::string_view name_by_rule(const Context& context, const Problem& problem) {
+  const kernels::Candidates<Problem, Arrays<T>> all = candidates<T>;
+  const std::string_view forced = forced_algorithm(context, decision(problem.pass));
+  auto chosen = forced.empty() ? kernels::Chosen<Problem, Arrays<T>>{} : kernels::chosen_by_rule(all, problem, forced);
+  if (chosen.algorithm == nullptr) chosen = kernels::chosen_by_rule(all, problem);
+  return chosen.algorithm == nullptr ? std::string_view() : chosen.algorithm->name;
+}
+
+template <class T>
 Layout choose_layout(const Context& context, Problem problem) {
   const bool empty = problem.N * problem.groups * problem.O * problem.K() * problem.positions() == 0;
   const Layout lies = problem.layout;
@@ -196,6 +205,8 @@ template void run_by(Context&, const Algorithm<float>&, const Problem&, const Ar
 template void run_by(Context&, const Algorithm<double>&, const Problem&, const Arrays<double>&);
 template const Algorithm<float>& surest(const Problem&);
 template const Algorithm<double>& surest(const Problem&);
+template std::string_view name_by_rule<float>(const Context&, const Problem&);
+template std::string_view name_by_rule<double>(const Context&, const Problem&);
 template Layout choose_layout<float>(const Context&, Problem);
 template Layout choose_layout<double>(const Context&, Problem);
 

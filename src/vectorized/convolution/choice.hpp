@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tern/kernels/algorithms.hpp"
@@ -16,6 +17,10 @@ const char* decision(Pass pass);
 /// gets the fastest one of a trial in its first call.
 template <class T>
 const Algorithm<T>& choose(Context& context, const Problem& problem, const Arrays<T>& arrays);
+
+/// The name of the forced algorithm, if it fits, or of the rule's.
+template <class T>
+std::string_view name_by_rule(const Context& context, const Problem& problem);
 
 /// One that fits and handles all values.
 template <class T>

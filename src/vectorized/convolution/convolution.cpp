@@ -2,6 +2,7 @@
 
 #include "vectorized/activated.hpp"
 #include "vectorized/convolution/choice.hpp"
+#include "vectorized/convolution/inverted_residual.hpp"
 #include "vectorized/convolution/kept.hpp"
 #include "vectorized/convolution/kept_linear.hpp"
 #include "vectorized/finish.hpp"
@@ -10,39 +11,6 @@
 namespace tern::vectorized {
 namespace convolution {
 namespace {
-
-Problem problem_of(const Context& context, const Conv2d& shape, Pass pass, std::size_t element) {
-  return {.pass = pass,
-          .N = shape.N,
-          .groups = shape.groups,
-          .C = shape.C / shape.groups,
-          .O = shape.O / shape.groups,
-          .H = shape.H,
-          .W = shape.W,
-          .KH = shape.KH,
-          .KW = shape.KW,
-          .OH = shape.OH,
-          .OW = shape.OW,
-          .stride_h = shape.stride_h,
-          .stride_w = shape.stride_w,
-          .pad_h = shape.pad_h,
-          .pad_w = shape.pad_w,
-          .dilation_h = shape.dilation_h,
-          .dilation_w = shape.dilation_w,
-          .layout = shape.layout,
-          .x_pitch = shape.C,
-          .y_pitch = shape.layout == Layout::channels_last && shape.y_channels != 0 ? shape.y_channels : shape.O,
-          .activation = shape.activation,
-          .element = static_cast<std::int64_t>(element),
-          .precision = context.precision,
-          .deterministic = context.deterministic};
-}
-
-/// For the forward pass on one thread.
-double nanoseconds(const Problem& problem) {
-  return static_cast<double>(problem.N * problem.groups * problem.O * problem.positions()) *
-         static_cast<double>(problem.K()) * static_cast<double>(problem.element) / 120;
-}
 
 template <class T>
 Layout layout(const Context& context, const Conv2d& shape) {
@@ -274,7 +242,9 @@ kernels::Conv<T> conv() {
           .conv2d_backward = convolution::conv2d_backward<T>,
           .fuses_max_pool2d = convolution::fuses_max_pool2d,
           .conv2d_max_pool2d = kernels::absent,
-          .conv2d_max_pool2d_backward = kernels::absent};
+          .conv2d_max_pool2d_backward = kernels::absent,
+          .fuses_inverted_residual = convolution::fuses_inverted_residual<T>,
+          .inverted_residual = convolution::inverted_residual<T>};
 }
 template kernels::Conv<float> conv();
 template kernels::Conv<double> conv();

@@ -2,108 +2,17 @@
 // of a row are summed in registers, tap by tap. Taps over the padding are skipped.
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cmath>
-#include <limits>
-#include <vector>
 
 #include "vectorized/cache.hpp"
 #include "vectorized/chains.hpp"
-#include "vectorized/convolution/depthwise_kernels.hpp"
+#include "vectorized/convolution/depthwise_rows.hpp"
 #include "vectorized/convolution/rows.hpp"
 #include "vectorized/finish.hpp"
 
 namespace tern::vectorized::convolution {
 namespace {
-
-constexpr std::int64_t most_side = 7;  // of a kernel
-
-std::int64_t divide_floor(std::int64_t a, std::int64_t b) { return a >= 0 ? a / b : -divide_up(-a, b); }
-
-/// One axis of a pass that reads `inputs` to compute `outputs`. Outputs [phase, phase + phases(), ...] read the same
-/// taps; from one of them to the next, inputs are step() apart.
-struct Axis {
-  std::int64_t outputs = 0, inputs = 0, taps = 1, stride = 1, pad = 0, dilation = 1;
-  bool forward = true;
-
-  std::int64_t phases() const { return forward ? 1 : stride; }
-  std::int64_t step() const { return forward ? stride : 1; }
-  std::int64_t count(std::int64_t phase) const { return divide_up(outputs - phase, phases()); }
-  /// Whether a phase has this tap.
-  bool has(std::int64_t phase, std::int64_t tap) const {
-    return forward || (phase + pad - tap * dilation) % stride == 0;
-  }
-  /// The input of a tap for the first output of a phase; may be outside.
-  std::int64_t input(std::int64_t phase, std::int64_t tap) const {
-    return forward ? tap * dilation - pad : (phase + pad - tap * dilation) / stride;
-  }
-};
-
-Axis rows_of(const Problem& p) {
-  const bool forward = p.pass != Pass::grad_x;
-  return {forward ? p.OH : p.H, forward ? p.H : p.OH, p.KH, p.stride_h, p.pad_h, p.dilation_h, forward};
-}
-Axis columns_of(const Problem& p) {
-  const bool forward = p.pass != Pass::grad_x;
-  return {forward ? p.OW : p.W, forward ? p.W : p.OW, p.KW, p.stride_w, p.pad_w, p.dilation_w, forward};
-}
-
-struct TapAt {
-  std::int64_t tap, input;  ///< the input of the first output
-};
-/// Adjacent outputs of a phase for which the same taps are inside.
-struct Segment {
-  std::int64_t phase, first, count;
-  Pooled<TapAt> taps;
-};
-
-Pooled<Segment> segments_of(const Axis& axis) {
-  Pooled<Segment> result;
-  for (std::int64_t phase = 0; phase < std::min(axis.phases(), axis.outputs); ++phase) {
-    struct Reach {
-      std::int64_t tap, begin, end;
-    };
-    const std::int64_t count = axis.count(phase), step = axis.step();
-    Pooled<Reach> reaches;
-    Pooled<std::int64_t> edges{0, count};
-    for (std::int64_t tap = 0; tap < axis.taps; ++tap) {
-      if (!axis.has(phase, tap)) continue;
-      const std::int64_t input = axis.input(phase, tap);
-      const std::int64_t begin = std::clamp<std::int64_t>(-divide_floor(input, step), 0, count);
-      const std::int64_t end = std::clamp<std::int64_t>(divide_floor(axis.inputs - 1 - input, step) + 1, begin, count);
-      reaches.push_back({tap, begin, end});
-      edges.insert(edges.end(), {begin, end});
-    }
-    std::ranges::sort(edges);
-    for (std::size_t i = 0; i + 1 < edges.size(); ++i) {
-      if (edges[i] == edges[i + 1]) continue;
-      Segment segment{phase, edges[i], edges[i + 1] - edges[i], {}};
-      for (const auto& [tap, begin, end] : reaches)
-        if (begin <= segment.first && end >= edges[i + 1])
-          segment.taps.push_back({tap, axis.input(phase, tap) + segment.first * step});
-      result.push_back(std::move(segment));
-    }
-  }
-  return result;
-}
-
-/// The taps of a row of outputs, with the rows of their inputs.
-Pooled<TapAt> taps_of_row(const Axis& axis, std::int64_t row) {
-  Pooled<TapAt> result;
-  const std::int64_t phase = row % axis.phases(), place = row / axis.phases();
-  for (std::int64_t tap = 0; tap < axis.taps; ++tap) {
-    if (!axis.has(phase, tap)) continue;
-    const std::int64_t input = axis.input(phase, tap) + place * axis.step();
-    if (input >= 0 && input < axis.inputs) result.push_back({tap, input});
-  }
-  return result;
-}
-
-template <class T>
-std::int64_t padded_channels(const Problem& problem) {
-  return round_up(problem.groups, depthwise_kernels<T>().lanes);
-}
 
 // ---- forward, and the gradient of x --------------------------------------------------------------------------------
 
@@ -115,14 +24,11 @@ class Depthwise : public Plan<T> {
   Depthwise(const Problem& problem, const Arrays<T>& arrays)
       : problem_(problem),
         arrays_(arrays),
-        rows_(rows_of(problem)),
-        columns_(columns_of(problem)),
-        segments_(segments_of(columns_)),
-        padded_(padded_channels<T>(problem)) {
-    const bool forward = rows_.forward;
-    in_pitch_ = forward ? problem.x_pitch : problem.y_pitch;
-    out_pitch_ = forward ? problem.y_pitch : problem.x_pitch;
-    if (const std::int64_t rows = problem.N * rows_.outputs, threads = problem.threads; rows < 4 * threads)
+        padded_(padded_channels<T>(problem)),
+        in_pitch_(problem.pass == Pass::forward ? problem.x_pitch : problem.y_pitch),
+        out_pitch_(problem.pass == Pass::forward ? problem.y_pitch : problem.x_pitch),
+        rows_(problem, in_pitch_, out_pitch_, padded_, is_near(problem)) {
+    if (const std::int64_t rows = problem.N * rows_.rows().outputs, threads = problem.threads; rows < 4 * threads)
       channel_parts_ = std::clamp<std::int64_t>(padded_ / (4 * depthwise_kernels<T>().lanes), 1, threads);
   }
   int phases() const override { return 2; }
@@ -130,37 +36,51 @@ class Depthwise : public Plan<T> {
   bool first_prepares_weights() const override { return true; }
   bool finishes() const override { return true; }
   void run(const Team& team, int phase, T* shared, T* /*scratch*/) const override {
-    phase == 0 ? prepare(team, shared) : multiply(team, shared);
+    phase == 0 ? pack_depthwise(team, shared, arrays_.weight, problem_) : multiply(team, shared);
   }
 
  private:
-  /// Weights [C, taps] become [taps, C].
-  void prepare(const Team& team, T* weights) const {
-    const std::int64_t taps = problem_.taps(), C = problem_.groups;
-    const std::int64_t begin = team.begin(C, 16), end = team.end(C, 16);
-    if (begin < end)
-      gemm_kernels<T>().transpose(weights + begin, padded_, arrays_.weight + begin * taps, taps, end - begin, taps);
-    if (begin < end && end == C)
-      for (std::int64_t tap = 0; tap < taps; ++tap)
-        std::fill(weights + tap * padded_ + C, weights + (tap + 1) * padded_, T{0});
+  /// An image of this size is still in the second-level cache from the operator before.
+  static bool is_near(const Problem& problem) {
+    return problem.plane() * problem.groups * static_cast<std::int64_t>(sizeof(T)) <= cache_share(0.5);
   }
 
   void multiply(const Team& team, const T* weights) const {
-    const std::int64_t items = problem_.N * rows_.outputs * channel_parts_;
-    for (std::int64_t item = team.begin(items); item < team.end(items); ++item) {
-      const std::int64_t part = item % channel_parts_, row = item / channel_parts_;
-      const std::int64_t lanes = depthwise_kernels<T>().lanes;
-      const std::int64_t first = edge(problem_.groups, lanes, channel_parts_, part);
-      const std::int64_t last = edge(problem_.groups, lanes, channel_parts_, part + 1);
-      if (first >= last) continue;
-      run_row(row / rows_.outputs, row % rows_.outputs, first, last - first, weights);
-      if (arrays_.added != nullptr || arrays_.after != Activation::none) finish_row(row, first, last - first);
+    const std::int64_t outputs = rows_.rows().outputs, rows = problem_.N * outputs,
+                       lanes = depthwise_kernels<T>().lanes;
+    const std::int64_t parts = rows < 4 * problem_.threads ? channel_parts_ : 1, items = rows * parts;
+    DepthwiseRows<T> strip = rows_;
+    for (std::int64_t item = team.begin(items); item < team.end(items);) {
+      // Channels change last, so that a strip has all its rows.
+      const std::int64_t part = item / rows, row = item % rows;
+      const std::int64_t last =
+          std::min({rows, row + team.end(items) - item, (row / outputs + 1) * outputs, row + strip.together()});
+      const std::int64_t first = edge(problem_.groups, lanes, parts, part);
+      const std::int64_t channels = edge(problem_.groups, lanes, parts, part + 1) - first;
+      if (channels > 0) run_rows(strip, row, last, first, channels, weights);
+      item += last - row;
     }
+  }
+
+  /// Rows [first, last) of all images' outputs, which are of one image.
+  void run_rows(DepthwiseRows<T>& strip, std::int64_t first, std::int64_t last, std::int64_t channel,
+                std::int64_t channels, const T* weights) const {
+    const Axis &rows = strip.rows(), &columns = strip.columns();
+    const std::int64_t image = first / rows.outputs;
+    const std::int64_t from = image * rows.inputs * columns.inputs * in_pitch_ + channel;
+    const std::int64_t to = image * rows.outputs * columns.outputs * out_pitch_ + channel;
+    strip.clear();
+    for (std::int64_t row = first - image * rows.outputs; row < last - image * rows.outputs; ++row)
+      strip.add(row, row, [](std::int64_t input) { return input; });
+    strip.run(arrays_.out + to, arrays_.in + from, arrays_.mask_at(from), weights + channel,
+              arrays_.bias == nullptr ? nullptr : arrays_.bias + channel, channels);
+    if (arrays_.added == nullptr && arrays_.after == Activation::none) return;
+    for (std::int64_t row = first; row < last; ++row) finish_row(row, channel, channels);
   }
 
   /// Of all images' rows, one that was just written.
   void finish_row(std::int64_t row, std::int64_t channel, std::int64_t channels) const {
-    const std::int64_t begin = row * columns_.outputs, end = begin + columns_.outputs;
+    const std::int64_t columns = rows_.columns().outputs, begin = row * columns, end = begin + columns;
     const auto run = [&](std::int64_t position, std::int64_t count) {
       finish_kernels<T>().run(arrays_.out + position * out_pitch_ + channel,
                               arrays_.added == nullptr ? nullptr : arrays_.added + position * problem_.groups + channel,
@@ -170,41 +90,10 @@ class Depthwise : public Plan<T> {
     for (std::int64_t position = begin; position < end; ++position) run(position, channels);
   }
 
-  void run_row(std::int64_t image, std::int64_t row, std::int64_t channel, std::int64_t channels,
-               const T* weights) const {
-    const Pooled<TapAt> rows = taps_of_row(rows_, row);
-    const std::int64_t from = image * rows_.inputs * columns_.inputs * in_pitch_ + channel;
-    DepthwiseRun<T> run;
-    run.in = arrays_.in + from;
-    run.mask = arrays_.mask_at(from);
-    run.weights = weights + channel;
-    run.bias = arrays_.bias == nullptr ? nullptr : arrays_.bias + channel;
-    run.channels = channels;
-    run.in_step = columns_.step() * in_pitch_;
-    run.out_step = columns_.phases() * out_pitch_;
-    run.activation = problem_.pass == Pass::forward ? problem_.activation : Activation::none;
-    std::array<DepthwiseTap, most_side * most_side> taps;
-    run.taps = taps.data();
-    for (const Segment& segment : segments_) {
-      run.tap_count = 0;
-      const bool adjacent = columns_.stride == 1 && columns_.dilation == 1 && !rows.empty();
-      run.row_taps = adjacent ? static_cast<std::int64_t>(segment.taps.size()) : 0;
-      for (const TapAt& h : rows)
-        for (const TapAt& w : segment.taps)
-          taps[static_cast<std::size_t>(run.tap_count++)] = {(h.input * columns_.inputs + w.input) * in_pitch_,
-                                                             (h.tap * columns_.taps + w.tap) * padded_};
-      const std::int64_t column = segment.phase + segment.first * columns_.phases();
-      run.out = arrays_.out + ((image * rows_.outputs + row) * columns_.outputs + column) * out_pitch_ + channel;
-      run.outputs = segment.count;
-      depthwise_kernels<T>().run(run);
-    }
-  }
-
   Problem problem_;
   Arrays<T> arrays_;
-  Axis rows_, columns_;
-  Pooled<Segment> segments_;
-  std::int64_t padded_, in_pitch_ = 0, out_pitch_ = 0, channel_parts_ = 1;
+  std::int64_t padded_, in_pitch_, out_pitch_, channel_parts_ = 1;
+  DepthwiseRows<T> rows_;
 };
 
 // ---- the gradients of weight and bias ------------------------------------------------------------------------------

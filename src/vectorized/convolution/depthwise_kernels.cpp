@@ -16,6 +16,7 @@ namespace tern::vectorized::convolution::HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 using kernels::Activation;
+using vectorized::HWY_NAMESPACE::clipped;
 using vectorized::HWY_NAMESPACE::load_columns;
 using vectorized::HWY_NAMESPACE::load_first;
 using vectorized::HWY_NAMESPACE::store_columns;
@@ -72,9 +73,7 @@ template <class T>
 HWY_INLINE Vector<T> activated(Vector<T> value, Activation activation) {
   const hn::ScalableTag<T> d;
   if (!clips(activation)) return value;
-  value = hn::IfThenZeroElse(hn::Lt(value, hn::Zero(d)), value);  // keeps NaN
-  const auto top = hn::Set(d, top_of<T>(activation));
-  return hn::IfThenElse(hn::Gt(value, top), top, value);
+  return clipped(d, value, hn::Set(d, top_of<T>(activation)));
 }
 
 /// R outputs of V vectors of channels from `c` on.

@@ -12,6 +12,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tern::vectorized::convolution::HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
+using vectorized::HWY_NAMESPACE::clipped;
 using vectorized::HWY_NAMESPACE::load_first;
 using vectorized::HWY_NAMESPACE::store_first;
 
@@ -63,10 +64,7 @@ HWY_INLINE void store(const Vector<T> (&sum)[R * V], const DirectBlock<T>& block
   if constexpr (I < R * V) {
     const hn::ScalableTag<T> d;
     auto value = sum[I];
-    if (block.relu) {
-      value = hn::IfThenZeroElse(hn::Lt(value, hn::Zero(d)), value);  // keeps NaN
-      value = hn::IfThenElse(hn::Gt(value, hn::Set(d, block.top)), hn::Set(d, block.top), value);
-    }
+    if (block.relu) value = clipped(d, value, hn::Set(d, block.top));
     T* const to = out + I / V * block.out_row + I % V * lanes<T>();
     if constexpr (Whole)
       hn::StoreU(value, d, to);

@@ -110,8 +110,9 @@ class Store {
     for (auto entry = entries_.begin(); entry != entries_.end();) {
       const auto& storage = entry->first.version.storage;
       const bool same = !storage.owner_before(key.version.storage) && !key.version.storage.owner_before(storage);
-      entry = storage.expired() || (same && entry->first.version.version != key.version.version) ? drop(entry)
-                                                                                                 : std::next(entry);
+      entry = entry->first.version.expired() || (same && entry->first.version.version != key.version.version)
+                  ? drop(entry)
+                  : std::next(entry);
     }
   }
 

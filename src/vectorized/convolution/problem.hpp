@@ -73,6 +73,40 @@ struct Arrays {
   const T* mask_at(std::int64_t at) const { return mask == nullptr ? nullptr : mask + at; }
 };
 
+/// A pass of a convolution on one thread, without bias and mask.
+inline Problem problem_of(const Context& context, const Conv2d& shape, Pass pass, std::size_t element) {
+  return {.pass = pass,
+          .N = shape.N,
+          .groups = shape.groups,
+          .C = shape.C / shape.groups,
+          .O = shape.O / shape.groups,
+          .H = shape.H,
+          .W = shape.W,
+          .KH = shape.KH,
+          .KW = shape.KW,
+          .OH = shape.OH,
+          .OW = shape.OW,
+          .stride_h = shape.stride_h,
+          .stride_w = shape.stride_w,
+          .pad_h = shape.pad_h,
+          .pad_w = shape.pad_w,
+          .dilation_h = shape.dilation_h,
+          .dilation_w = shape.dilation_w,
+          .layout = shape.layout,
+          .x_pitch = shape.C,
+          .y_pitch = shape.layout == Layout::channels_last && shape.y_channels != 0 ? shape.y_channels : shape.O,
+          .activation = shape.activation,
+          .element = static_cast<std::int64_t>(element),
+          .precision = context.precision,
+          .deterministic = context.deterministic};
+}
+
+/// A rough cost of the forward pass on one thread.
+inline double nanoseconds(const Problem& problem) {
+  return static_cast<double>(problem.N * problem.groups * problem.O * problem.positions()) *
+         static_cast<double>(problem.K()) * static_cast<double>(problem.element) / 120;
+}
+
 /// Space-to-depth: a convolution of one group with stride s on both axes becomes one of stride 1 over squares of s x s
 /// pixels, whose channels are [s, s, C], with kernels of ceil(K / s) taps. The first square begins pad positions before
 /// the image. A problem of stride 1 is unchanged.

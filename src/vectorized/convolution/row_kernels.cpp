@@ -90,6 +90,9 @@ HWY_INLINE void add_run(T* out, const T* in, std::int64_t n) {
   if (i < n) store_first(hn::Add(load_first(d, out + i, n - i), load_first(d, in + i, n - i)), d, out + i, n - i);
 }
 
+/// Whether a row of the kernel is one run of the image.
+bool lines_are_runs(const Problem& problem) { return problem.C == problem.x_pitch && problem.dilation_w == 1; }
+
 /// Calls inside(offset in the image, offset in the patch, elements) for the runs of a patch that are in the image, and
 /// outside(offset in the patch, elements) for the others, in patch order.
 template <class Inside, class Outside>
@@ -98,7 +101,7 @@ HWY_INLINE void for_runs(const Problem& problem, std::int64_t first_row, std::in
   const std::int64_t C = problem.C, line = problem.KW * C;
   const std::int64_t top = position / problem.OW * problem.stride_h - problem.pad_h,
                      left = position % problem.OW * problem.stride_w - problem.pad_w;
-  const bool whole = C == problem.x_pitch && problem.dilation_w == 1;  // a kernel row is one run
+  const bool whole = lines_are_runs(problem);
   for (std::int64_t row = first_row; row < last_row; ++row) {
     const std::int64_t h = top + row * problem.dilation_h, to = (row - first_row) * line;
     if (h < 0 || h >= problem.H) {
@@ -121,14 +124,48 @@ HWY_INLINE void for_runs(const Problem& problem, std::int64_t first_row, std::in
   }
 }
 
+/// Output positions from `position` on, in its row and at most `count`, whose patches are inside the image: their
+/// number.
+std::int64_t positions_inside(const Problem& problem, std::int64_t first_row, std::int64_t last_row,
+                              std::int64_t position, std::int64_t count) {
+  const std::int64_t row = position / problem.OW, column = position % problem.OW;
+  const std::int64_t top = row * problem.stride_h - problem.pad_h, left = column * problem.stride_w - problem.pad_w;
+  const std::int64_t room = problem.W - problem.KW - left;
+  if (top + first_row * problem.dilation_h < 0 || top + (last_row - 1) * problem.dilation_h >= problem.H) return 0;
+  return left < 0 || room < 0 ? 0 : std::min({count, problem.OW - column, room / problem.stride_w + 1});
+}
+
+/// `count` patches that lie inside the image, next to each other.
+template <class T>
+void gather_inside(T* out, std::int64_t out_row, const T* image, const Problem& problem, std::int64_t first_row,
+                   std::int64_t last_row, std::int64_t position, std::int64_t count) {
+  const std::int64_t line = problem.KW * problem.C, step = problem.stride_w * problem.C;
+  const std::int64_t down = problem.dilation_h * problem.W * problem.C;
+  const std::int64_t top = position / problem.OW * problem.stride_h - problem.pad_h + first_row * problem.dilation_h;
+  const std::int64_t left = position % problem.OW * problem.stride_w - problem.pad_w;
+  const T* from = image + (top * problem.W + left) * problem.C;
+  for (std::int64_t p = 0; p < count; ++p, out += out_row, from += step)
+    for (std::int64_t row = 0; row < last_row - first_row; ++row) copy_run(out + row * line, from + row * down, line);
+}
+
 template <class T>
 void gather(T* out, std::int64_t out_row, const T* image, const Problem& problem, std::int64_t first_row,
             std::int64_t last_row, std::int64_t first, std::int64_t count) {
-  for (std::int64_t p = 0; p < count; ++p, out += out_row)
+  const bool whole = lines_are_runs(problem);
+  for (std::int64_t p = 0; p < count;) {
+    const std::int64_t some = whole ? positions_inside(problem, first_row, last_row, first + p, count - p) : 0;
+    if (some > 0) {
+      gather_inside(out + p * out_row, out_row, image, problem, first_row, last_row, first + p, some);
+      p += some;
+      continue;
+    }
+    T* const patch = out + p * out_row;
     for_runs(
         problem, first_row, last_row, first + p,
-        [&](std::int64_t from, std::int64_t to, std::int64_t n) HWY_ATTR { copy_run(out + to, image + from, n); },
-        [&](std::int64_t to, std::int64_t n) HWY_ATTR { std::fill_n(out + to, n, T{0}); });
+        [&](std::int64_t from, std::int64_t to, std::int64_t n) HWY_ATTR { copy_run(patch + to, image + from, n); },
+        [&](std::int64_t to, std::int64_t n) HWY_ATTR { std::fill_n(patch + to, n, T{0}); });
+    ++p;
+  }
 }
 
 template <class T>

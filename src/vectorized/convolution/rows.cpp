@@ -8,16 +8,16 @@
 #include <bit>
 #include <limits>
 #include <type_traits>
-#include <utility>
 
+#include "vectorized/convolution/packed_weights.hpp"
 #include "vectorized/convolution/row_kernels.hpp"
 #include "vectorized/finish.hpp"
 
 namespace tern::vectorized::convolution {
 namespace {
 
-// Elements of k that are multiplied at a time, channels whose weights are packed at a time, and rows of a block.
-constexpr std::int64_t most_depth = 512, some_channels = 16, most_rows = 256;
+// Channels whose weights are packed at a time, and rows of a block.
+constexpr std::int64_t some_channels = 16, most_rows = 256;
 
 /// The forward pass, and the gradient of x if the kernel can be flipped: the positions of all images, one after
 /// another, are the rows of a product.
@@ -29,15 +29,14 @@ class Rows : public Plan<T> {
         arrays_(arrays),
         flipped_(problem.pass == Pass::grad_x),
         plain_(problem_.plain()),
-        K_(problem_.K()),
-        panels_(divide_up(problem_.O, gemm_kernels<T>().panel_width)) {
+        K_(problem_.K()) {
     const std::int64_t width = gemm_kernels<T>().panel_width, tile = gemm_kernels<T>().tile_rows;
     const std::int64_t line = problem_.KW * problem_.C;
     depth_ = plain_ ? K_ : std::clamp<std::int64_t>(most_depth / line, 1, problem_.KH) * line;
-    block_depth_ = divide_up(depth_, divide_up(depth_, most_depth));
+    packed_ = {K_, problem_.O, depth_};
     block_ = plain_ && arrays.mask == nullptr ? rows_of_image() : block_of<T>(depth_);
-    share_ = share_rows(problem_, divide_up(problem_.N * problem_.positions(), tile), panels_);
-    weights_ = round_up(problem_.groups * panels_ * K_ * width, 16);
+    share_ = share_rows(problem_, divide_up(problem_.N * problem_.positions(), tile), packed_.panels());
+    weights_ = round_up(problem_.groups * packed_.size(), 16);
     patches_ = in_place(problem_.O) ? 0 : round_up(block_ * patch_row(), 16);
     if (!plain_ && arrays.mask != nullptr)
       image_ = round_up(problem_.plane() * round_up(problem_.C, gemm_kernels<T>().lanes), 16);
@@ -70,44 +69,29 @@ class Rows : public Plan<T> {
   std::int64_t patch_row() const { return (depth_ + 15) / 16 * 16 + 16; }
 
   void prepare(const Team& team, T* weights, T* scratch) const {
-    const std::int64_t C = problem_.C, items = problem_.groups * panels_ * C;
+    const std::int64_t C = problem_.C, panels = packed_.panels(), items = problem_.groups * panels * C;
     for (std::int64_t item = team.begin(items); item < team.end(items);) {
       const std::int64_t first = item % C, chunk = plain_ ? C : some_channels;
       const std::int64_t count = std::min({C - first, team.end(items) - item, chunk});
       const std::int64_t panel = item / C;
-      pack(panel / panels_, panel % panels_, first, first + count,
-           weights + panel / panels_ * panels_ * K_ * gemm_kernels<T>().panel_width, scratch);
+      pack(panel / panels, panel % panels, first, first + count, weights + panel / panels * packed_.size(), scratch);
       item += count;
     }
   }
 
-  /// The block of k that contains k: its begin and size.
-  std::pair<std::int64_t, std::int64_t> block_of_k(std::int64_t k) const {
-    const std::int64_t gathered = k / depth_ * depth_, begin = gathered + (k - gathered) / block_depth_ * block_depth_;
-    return {begin, std::min({block_depth_, gathered + depth_ - begin, K_ - begin})};
-  }
-
-  /// Blocks of k, one after another; in each of them panels; in each of these, rows of a panel's width.
+  /// The weights of channels [first, last) and the outputs of a panel.
   void pack(std::int64_t group, std::int64_t panel, std::int64_t first, std::int64_t last, T* weights, T* taps) const {
     const auto& gemm = gemm_kernels<T>();
     const std::int64_t width = gemm.panel_width, C = problem_.C, O = problem_.O, all_taps = problem_.taps();
     const std::int64_t output = panel * width, outputs = std::min(width, O - output);
-    const auto row_of = [&](std::int64_t k) {
-      const auto [begin, size] = block_of_k(k);
-      return weights + begin * panels_ * width + panel * size * width + (k - begin) * width;
-    };
-    if (plain_) {
-      for (std::int64_t c = first; c < last;) {
-        const auto [begin, size] = block_of_k(c);
-        const std::int64_t count = std::min(last, begin + size) - c;
+    if (plain_)
+      return packed_.for_blocks(first, last, [&](std::int64_t c, std::int64_t count) {
+        T* const rows = packed_.row(weights, panel, c);
         if (flipped_)
-          gemm.pack(row_of(c), arrays_.weight + (group * C + c) * O + output, O, count, outputs);
+          gemm.pack(rows, arrays_.weight + (group * C + c) * O + output, O, count, outputs);
         else
-          gemm.pack_transposed(row_of(c), arrays_.weight + (group * O + output) * C + c, C, count, outputs);
-        c += count;
-      }
-      return;
-    }
+          gemm.pack_transposed(rows, arrays_.weight + (group * O + output) * C + c, C, count, outputs);
+      });
     if (!flipped_)
       gemm.pack_transposed(taps, arrays_.weight + ((group * O + output) * C + first) * all_taps, C * all_taps,
                            (last - first) * all_taps, outputs);
@@ -117,7 +101,7 @@ class Rows : public Plan<T> {
                              outputs);
       for (std::int64_t tap = 0; tap < all_taps; ++tap) {
         const std::int64_t from = flipped_ ? all_taps - 1 - tap : (c - first) * all_taps + tap;
-        std::copy_n(taps + from * width, width, row_of(tap * C + c));
+        std::copy_n(taps + from * width, width, packed_.row(weights, panel, tap * C + c));
       }
     }
   }
@@ -137,7 +121,7 @@ class Rows : public Plan<T> {
       const std::int64_t blocks = divide_up(end - begin, block_);
       for (std::int64_t i = 0; i < blocks; ++i)
         run_block(group, begin + (end - begin) * i / blocks, begin + (end - begin) * (i + 1) / blocks, output, outputs,
-                  weights + group * panels_ * K_ * width, scratch, masked);
+                  weights + group * packed_.size(), scratch, masked);
     }
   }
 
@@ -150,7 +134,6 @@ class Rows : public Plan<T> {
     const bool in_place = this->in_place(outputs);
     block.a_row = in_place ? problem_.x_pitch : patch_row();
     block.a_column = 1;
-    block.b_row = gemm_kernels<T>().panel_width;
     block.c = arrays_.out + first * problem_.y_pitch + group * problem_.O + output;
     block.c_row = problem_.y_pitch;
     block.top = top_of<T>(problem_.activation);
@@ -158,7 +141,7 @@ class Rows : public Plan<T> {
     for (std::int64_t k = 0; k < K_; k += depth_) {
       if (!in_place) gather(group, first, last, k, scratch, masked);
       block.a = in_place ? arrays_.in + first * problem_.x_pitch + group * problem_.C : scratch;
-      multiply_range(block, k, std::min(k + depth_, K_), output, weights);
+      packed_.multiply(block, k, std::min(k + depth_, K_), output, weights, clips(problem_.activation));
     }
     if (arrays_.added == nullptr && arrays_.after == Activation::none) return;
     const std::int64_t channels = problem_.groups * problem_.O, channel = group * problem_.O + output;
@@ -166,39 +149,6 @@ class Rows : public Plan<T> {
       finish_kernels<T>().run(arrays_.out + at * problem_.y_pitch + channel,
                               arrays_.added == nullptr ? nullptr : arrays_.added + at * channels + channel, outputs,
                               arrays_.after);
-  }
-
-  /// Rows [from, to) of k. Weights beyond the second-level cache: all rows of a by one panel after another, so that
-  /// each is fetched once, while the one before it is multiplied.
-  void multiply_range(Block<T> block, std::int64_t from, std::int64_t to, std::int64_t output, const T* weights) const {
-    const auto& gemm = gemm_kernels<T>();
-    const std::int64_t width = gemm.panel_width, outputs = block.n;
-    const bool by_panels =
-        block.m > gemm.tile_rows && (to - from) * outputs * static_cast<std::int64_t>(sizeof(T)) > block_bytes();
-    const std::int64_t step = by_panels ? width : outputs;
-    const auto panel_at = [&](std::int64_t k, std::int64_t column) {
-      return weights + k * panels_ * width + (output + column) / width * block_of_k(k).second * width;
-    };
-    const Block<T> all = block;
-    for (std::int64_t column = 0; column < outputs; column += step) {
-      block.n = std::min(step, outputs - column);
-      block.c = all.c + column;
-      if (all.column_bias != nullptr) block.column_bias = all.column_bias + column;
-      for (std::int64_t k = from; k < to; k += block.k) {
-        block.k = block_of_k(k).second;
-        block.a = all.a + (k - from);
-        block.b = panel_at(k, column);
-        block.b_panel = block.k * width;
-        block.accumulate = k > 0;
-        block.relu = clips(problem_.activation) && k + block.k >= K_;
-        block.b_next = nullptr;
-        if (by_panels && k + block.k < to)
-          block.b_next = panel_at(k + block.k, column);
-        else if (by_panels && column + step < outputs)
-          block.b_next = panel_at(from, column + step);
-        gemm.multiply(block);
-      }
-    }
   }
 
   /// Rows of k from `k` on of the patches.
@@ -234,10 +184,10 @@ class Rows : public Plan<T> {
   Problem problem_;
   Arrays<T> arrays_;
   bool flipped_, plain_;
-  std::int64_t K_, panels_;
-  std::int64_t depth_ = 1;        ///< k that are gathered together: whole rows of the kernel, or all of a plain one
-  std::int64_t block_depth_ = 1;  ///< k that are multiplied together
-  std::int64_t block_ = 1;        ///< positions
+  std::int64_t K_;
+  std::int64_t depth_ = 1;  ///< k that are gathered together: whole rows of the kernel, or all of a plain one
+  PackedWeights<T> packed_;
+  std::int64_t block_ = 1;  ///< positions
   RowsShare share_;
   std::int64_t weights_ = 0, patches_ = 0, image_ = 0;
 };

@@ -1,0 +1,98 @@
+#pragma once
+// How rows of outputs of a depthwise convolution, or of its gradient of x, read rows of inputs.
+
+#include <algorithm>
+#include <cstdint>
+
+#include "vectorized/convolution/algorithm.hpp"
+#include "vectorized/convolution/depthwise_kernels.hpp"
+
+namespace tern::vectorized::convolution {
+
+inline constexpr std::int64_t most_side = 7;  // of a kernel
+
+/// One axis of a pass that reads `inputs` to compute `outputs`. Outputs [phase, phase + phases(), ...] read the same
+/// taps; from one of them to the next, inputs are step() apart.
+struct Axis {
+  std::int64_t outputs = 0, inputs = 0, taps = 1, stride = 1, pad = 0, dilation = 1;
+  bool forward = true;
+
+  std::int64_t phases() const { return forward ? 1 : stride; }
+  std::int64_t step() const { return forward ? stride : 1; }
+  std::int64_t count(std::int64_t phase) const { return divide_up(outputs - phase, phases()); }
+  /// Whether a phase has this tap.
+  bool has(std::int64_t phase, std::int64_t tap) const {
+    return forward || (phase + pad - tap * dilation) % stride == 0;
+  }
+  /// The input of a tap for the first output of a phase; may be outside.
+  std::int64_t input(std::int64_t phase, std::int64_t tap) const {
+    return forward ? tap * dilation - pad : (phase + pad - tap * dilation) / stride;
+  }
+};
+Axis rows_of(const Problem& problem);
+Axis columns_of(const Problem& problem);
+
+struct TapAt {
+  std::int64_t tap, input;  ///< the input of the first output
+};
+/// Adjacent outputs of a phase for which the same taps are inside.
+struct Segment {
+  std::int64_t phase, first, count;
+  Pooled<TapAt> taps;
+};
+Pooled<Segment> segments_of(const Axis& axis);
+
+/// The taps of a row of outputs, with the rows of their inputs.
+Pooled<TapAt> taps_of_row(const Axis& axis, std::int64_t row);
+
+template <class T>
+std::int64_t padded_channels(const Problem& problem) {
+  return round_up(problem.groups, depthwise_kernels<T>().lanes);
+}
+/// Weights [C, taps] become [taps, padded_channels], with zeros behind the channels.
+template <class T>
+void pack_depthwise(const Team& team, T* packed, const T* weights, const Problem& problem);
+
+/// Some rows of outputs, which are computed together; of inputs that are in the second-level cache some channels at a
+/// time, so that each comes into the first-level cache once for all taps that read it.
+template <class T>
+class DepthwiseRows {
+ public:
+  /// `in_pitch`, `out_pitch`: elements from one position to the next; `weight_row`: from one tap's weights to the next;
+  /// `near`: whether the inputs are in the second-level cache.
+  DepthwiseRows(const Problem& problem, std::int64_t in_pitch, std::int64_t out_pitch, std::int64_t weight_row,
+                bool near);
+
+  const Axis& rows() const { return rows_; }
+  const Axis& columns() const { return columns_; }
+  /// Rows that are worth computing together.
+  std::int64_t together() const { return together_; }
+
+  void clear();
+  /// Adds row `row` of the outputs, which is row `to` of `out` below; row h of the inputs is row place(h) of `in`.
+  template <class Place>
+  void add(std::int64_t row, std::int64_t to, const Place& place) {
+    Pooled<TapAt> taps = taps_of_row(rows_, row);
+    for (TapAt& tap : taps) tap.input = place(tap.input);
+    add_row(taps, to);
+  }
+
+  /// `channels` channels, whose first ones all pointers are at. `mask` and `bias` may be null.
+  void run(T* out, const T* in, const T* mask, const T* weights, const T* bias, std::int64_t channels) const;
+
+ private:
+  /// A segment of a row.
+  struct Run {
+    std::int64_t first_tap, tap_count, row_taps, out, outputs;
+  };
+  void add_row(const Pooled<TapAt>& taps, std::int64_t to);
+
+  Axis rows_, columns_;
+  Pooled<Segment> segments_;
+  kernels::Activation activation_;
+  std::int64_t in_pitch_, out_pitch_, weight_row_, together_, block_;
+  Pooled<Run> runs_;
+  Pooled<DepthwiseTap> taps_;
+};
+
+}  // namespace tern::vectorized::convolution

@@ -1,0 +1,284 @@
+#include "vectorized/convolution/inverted_residual.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "tern/kernels/algorithms.hpp"
+#include "vectorized/convolution/choice.hpp"
+#include "vectorized/convolution/depthwise_rows.hpp"
+#include "vectorized/convolution/kept.hpp"
+#include "vectorized/convolution/packed_weights.hpp"
+#include "vectorized/convolution/rows.hpp"
+#include "vectorized/finish.hpp"
+#include "vectorized/vectorized.hpp"
+
+namespace tern::vectorized::convolution {
+namespace {
+
+using kernels::InvertedResidual;
+
+constexpr const char* name = "inverted_residual";  // the decision
+
+/// The weights and the epilogue of one of the three.
+template <class T>
+struct Layer {
+  const T *weight = nullptr, *bias = nullptr;
+  Activation activation = Activation::none;
+};
+
+template <class T>
+struct Block3 {
+  T* y = nullptr;
+  const T *x = nullptr, *added = nullptr;
+  Layer<T> expand, depthwise, project;
+};
+
+/// A 1x1 convolution of positions in scratch memory.
+template <class T>
+class Points {
+ public:
+  Points(std::int64_t in, std::int64_t out, const Layer<T>& layer)
+      : in_(in), out_(out), layer_(layer), packed_(in, out, in) {}
+  std::int64_t size() const { return round_up(packed_.size(), 16); }
+
+  void pack(const Team& team, T* packed) const {
+    const std::int64_t width = gemm_kernels<T>().panel_width, panels = packed_.panels();
+    for (std::int64_t panel = team.begin(panels); panel < team.end(panels); ++panel)
+      packed_.for_blocks(0, in_, [&](std::int64_t c, std::int64_t count) {
+        gemm_kernels<T>().pack_transposed(packed_.row(packed, panel, c), layer_.weight + panel * width * in_ + c, in_,
+                                          count, std::min(width, out_ - panel * width));
+      });
+  }
+
+  /// Of `count` positions; those of `added` are dense, or it is null.
+  void run(T* y, std::int64_t y_pitch, const T* x, std::int64_t x_pitch, std::int64_t count, const T* packed,
+           const T* added) const {
+    const bool inside = added == nullptr && clips(layer_.activation);
+    Block<T> block;
+    block.m = count;
+    block.n = out_;
+    block.a = x;
+    block.a_row = x_pitch;
+    block.a_column = 1;
+    block.c = y;
+    block.c_row = y_pitch;
+    block.top = top_of<T>(layer_.activation);
+    block.column_bias = layer_.bias;
+    packed_.multiply(block, 0, in_, 0, packed, inside);
+    if (!inside) finish_positions(y, y_pitch, added, out_, count, layer_.activation);
+  }
+
+  static void finish_positions(T* y, std::int64_t pitch, const T* added, std::int64_t channels, std::int64_t count,
+                               Activation activation) {
+    if (added == nullptr && activation == Activation::none) return;
+    const auto& kernels = finish_kernels<T>();
+    if (pitch == channels) return kernels.run(y, added, count * channels, activation);
+    for (std::int64_t at = 0; at < count; ++at)
+      kernels.run(y + at * pitch, added == nullptr ? nullptr : added + at * channels, channels, activation);
+  }
+
+ private:
+  std::int64_t in_, out_;
+  Layer<T> layer_;
+  PackedWeights<T> packed_;
+};
+
+/// A few rows of an image at a time. Rows that the first convolution computed stay for the next ones in a ring.
+template <class T>
+class Fused : public Plan<T> {
+ public:
+  Fused(const InvertedResidual& shape, const Problem& middle, const Block3<T>& arrays)
+      : shape_(shape),
+        middle_(middle),
+        arrays_(arrays),
+        expands_(shape.expand.O > 0),
+        expand_(shape.expand.C, shape.expand.O, arrays.expand),
+        project_(shape.project.C, shape.project.O, arrays.project),
+        pitch_(spread(shape.depthwise.C)),
+        rows_(middle, expands_ ? pitch_ : middle.x_pitch, pitch_, padded_channels<T>(middle), expands_) {
+    const kernels::Conv2d& own = shape.depthwise;
+    const std::int64_t line = own.W * pitch_, out_line = own.OW * pitch_;
+    const std::int64_t fixed = expands_ ? own.KH * line : 0;
+    const std::int64_t each = (expands_ ? own.stride_h * line : 0) + out_line;
+    const std::int64_t fitting =
+        (cache_share(0.6) / static_cast<std::int64_t>(sizeof(T)) - fixed) / std::max<std::int64_t>(each, 1);
+    together_ = std::clamp<std::int64_t>(fitting, 1, own.OH);
+    together_ = divide_up(own.OH, divide_up(own.OH, together_));
+    ring_ = (together_ - 1) * own.stride_h + own.KH;
+    ring_size_ = expands_ ? round_up(ring_ * line, 16) : 0;
+    sums_size_ = round_up(together_ * out_line, 16);
+  }
+  int phases() const override { return 2; }
+  std::int64_t shared() const override { return depthwise_size() + expand_size() + project_.size(); }
+  std::int64_t scratch() const override { return ring_size_ + sums_size_; }
+  bool first_prepares_weights() const override { return true; }
+
+  void run(const Team& team, int phase, T* shared, T* scratch) const override {
+    if (phase > 0) return multiply(team, shared, scratch);
+    pack_depthwise(team, shared, arrays_.depthwise.weight, middle_);
+    if (expands_) expand_.pack(team, shared + depthwise_size());
+    project_.pack(team, shared + depthwise_size() + expand_size());
+  }
+
+ private:
+  /// Elements from one position to the next: an odd number of cache lines, so that positions use all of the cache.
+  static std::int64_t spread(std::int64_t channels) {
+    constexpr std::int64_t line = 64 / static_cast<std::int64_t>(sizeof(T));
+    return (divide_up(channels, line) | 1) * line;
+  }
+  std::int64_t depthwise_size() const { return middle_.taps() * padded_channels<T>(middle_); }
+  std::int64_t expand_size() const { return expands_ ? expand_.size() : 0; }
+
+  void multiply(const Team& team, const T* weights, T* scratch) const {
+    const std::int64_t rows = middle_.N * middle_.OH;
+    DepthwiseRows<T> strip = rows_;
+    for (std::int64_t row = team.begin(rows); row < team.end(rows);) {
+      const std::int64_t image = row / middle_.OH, first = row % middle_.OH;
+      const std::int64_t last = std::min(middle_.OH, first + team.end(rows) - row);
+      std::int64_t expanded = 0;  // rows of the image
+      for (std::int64_t at = first; at < last; at += together_)
+        run_rows(strip, image, at, std::min(at + together_, last), expanded, weights, scratch);
+      row += last - first;
+    }
+  }
+
+  /// Output rows [first, last) of an image, of which `expanded` rows of inputs have been seen.
+  void run_rows(DepthwiseRows<T>& strip, std::int64_t image, std::int64_t first, std::int64_t last,
+                std::int64_t& expanded, const T* weights, T* scratch) const {
+    const Problem& p = middle_;
+    const T* in = arrays_.x + image * p.plane() * (expands_ ? shape_.expand.C : p.x_pitch);
+    if (expands_) {
+      const std::int64_t begin = std::clamp<std::int64_t>(first * p.stride_h - p.pad_h, 0, p.H);
+      const std::int64_t end = std::clamp<std::int64_t>((last - 1) * p.stride_h - p.pad_h + p.KH, begin, p.H);
+      expand_rows(in, std::max(begin, expanded), end, weights + depthwise_size(), scratch);
+      expanded = std::max(expanded, end);
+      in = scratch;
+    }
+    T* const sums = scratch + ring_size_;
+    strip.clear();
+    for (std::int64_t row = first; row < last; ++row)
+      strip.add(row, row - first, [&](std::int64_t input) { return expands_ ? input % ring_ : input; });
+    strip.run(sums, in, nullptr, weights, arrays_.depthwise.bias, p.groups);
+    const std::int64_t count = (last - first) * p.OW, at = (image * p.OH + first) * p.OW, O = shape_.project.O;
+    if (const Activation activation = arrays_.depthwise.activation; !clips(activation))
+      Points<T>::finish_positions(sums, pitch_, nullptr, p.groups, count, activation);
+    project_.run(arrays_.y + at * O, O, sums, pitch_, count, weights + depthwise_size() + expand_size(),
+                 arrays_.added == nullptr ? nullptr : arrays_.added + at * O);
+  }
+
+  /// Rows [begin, end) of an image into their places in the ring.
+  void expand_rows(const T* image, std::int64_t begin, std::int64_t end, const T* weights, T* ring) const {
+    const std::int64_t W = middle_.W, C = shape_.expand.C;
+    while (begin < end) {
+      const std::int64_t place = begin % ring_, count = std::min(end - begin, ring_ - place);
+      expand_.run(ring + place * W * pitch_, pitch_, image + begin * W * C, C, count * W, weights, nullptr);
+      begin += count;
+    }
+  }
+
+  InvertedResidual shape_;
+  Problem middle_;  ///< the depthwise one
+  Block3<T> arrays_;
+  bool expands_;
+  Points<T> expand_, project_;
+  std::int64_t pitch_;
+  DepthwiseRows<T> rows_;
+  std::int64_t together_ = 1, ring_ = 1, ring_size_ = 0, sums_size_ = 0;
+};
+
+template <class T>
+std::array<Problem, 3> problems_of(const Context& context, const InvertedResidual& shape) {
+  std::array<Problem, 3> all;
+  std::size_t i = 0;
+  for (const kernels::Conv2d* each : {&shape.expand, &shape.depthwise, &shape.project})
+    all[i++] = problem_of(context, *each, Pass::forward, sizeof(T));
+  return all;
+}
+
+/// What the packed weights depend on.
+Problem of_weights(const InvertedResidual& shape) {
+  return {.groups = shape.depthwise.C,
+          .C = shape.expand.C,
+          .O = shape.project.O,
+          .KH = shape.depthwise.KH,
+          .KW = shape.depthwise.KW};
+}
+
+/// Padding's zeros, which the kernels skip, make NaN of weights that are not finite: the three kernels in turn.
+template <class T>
+void in_turn(Context& context, const Block3<T>& arrays, const InvertedResidual& shape) {
+  struct Outer {
+    const kernels::WeightVersion* const version = std::exchange(kernels::weight_version, nullptr);
+    ~Outer() { kernels::weight_version = version; }
+  } const outer;
+  const kernels::Conv<T> table = vectorized::conv<T>();
+  const auto elements = [](const kernels::Conv2d& s) { return static_cast<std::size_t>(s.N * s.OH * s.OW * s.O); };
+  const bool expands = shape.expand.O > 0;
+  const Scratch first(context, expands ? elements(shape.expand) * sizeof(T) : 0);
+  const Scratch second(context, elements(shape.depthwise) * sizeof(T));
+  const auto& [y, x, added, expand, depthwise, project] = arrays;
+  if (expands) table.conv2d(context, first.as<T>(), x, expand.weight, expand.bias, shape.expand);
+  table.conv2d(context, second.as<T>(), expands ? first.as<T>() : x, depthwise.weight, depthwise.bias, shape.depthwise);
+  if (added == nullptr) return table.conv2d(context, y, second.as<T>(), project.weight, project.bias, shape.project);
+  table.conv2d_add(context, y, second.as<T>(), project.weight, project.bias, added, shape.project);
+}
+
+}  // namespace
+
+template <class T>
+bool fuses_inverted_residual(const Context& context, const InvertedResidual& shape) {
+  const bool some = shape.project.N * shape.project.O * shape.project.C * shape.project.OH * shape.project.OW > 0;
+  bool fuses = some && shape.project.C > 1 && forced_algorithm(context, name) != "composed";
+  constexpr std::array<std::string_view, 3> names{"rows", "depthwise", "rows"};
+  std::array<Problem, 3> problems = problems_of<T>(context, shape);
+  for (std::size_t i = shape.expand.O > 0 ? 0 : 1; fuses && i < problems.size(); ++i) {
+    Problem& problem = problems[i];
+    fuses = choose_layout<T>(context, problem) == Layout::channels_last;
+    problem.layout = Layout::channels_last;
+    fuses = fuses && name_by_rule<T>(context, problem) == names[i];
+    if (i + 1 < problems.size()) problems[i + 1].layout = Layout::channels_last;
+  }
+  if (!fuses) took_algorithm(context, name, "composed");
+  return fuses;
+}
+
+template <class T>
+void inverted_residual(Context& context, T* y, const T* x, const T* expand, const T* expand_bias, const T* depthwise,
+                       const T* depthwise_bias, const T* project, const T* project_bias, const T* added,
+                       const InvertedResidual& shape) {
+  took_algorithm(context, name, "fused");
+  Problem middle = problem_of(context, shape.depthwise, Pass::forward, sizeof(T));
+  double work = nanoseconds(middle) + nanoseconds(problem_of(context, shape.project, Pass::forward, sizeof(T)));
+  if (shape.expand.O > 0) work += nanoseconds(problem_of(context, shape.expand, Pass::forward, sizeof(T)));
+  const int threads = middle.threads = useful_threads(context, work);
+  if (!clips(middle.activation)) middle.activation = Activation::none;
+  const Block3<T> arrays{.y = y,
+                         .x = x,
+                         .added = added,
+                         .expand = {expand, expand_bias, shape.expand.activation},
+                         .depthwise = {depthwise, depthwise_bias, shape.depthwise.activation},
+                         .project = {project, project_bias, shape.project.activation}};
+  const Fused<T> plan(shape, middle, arrays);
+  Problem alone = middle;  // the weights are few: not worth a team
+  alone.threads = 1;
+  const bool pads = middle.pad_h > 0 || middle.pad_w > 0;
+  if (pads && !zeros_are_harmless(alone, depthwise)) return in_turn(context, arrays, shape);
+  const std::size_t bytes = static_cast<std::size_t>(plan.shared()) * sizeof(T);
+  const kernels::WeightVersion* const version = kernels::weight_version;
+  const Kept kept = version == nullptr ? Kept{} : kept_weights(*version, of_weights(shape), name, bytes);
+  const Scratch scratch(context, kept.data == nullptr ? bytes : 0);
+  T* const weights = kept.data == nullptr ? scratch.as<T>() : static_cast<T*>(kept.data.get());
+  run_on_weights(context, threads, plan, weights, kept.ready);
+  if (kept.data != nullptr && !kept.ready) keep(*version, of_weights(shape), name, kept);
+}
+
+template bool fuses_inverted_residual<float>(const Context&, const InvertedResidual&);
+template bool fuses_inverted_residual<double>(const Context&, const InvertedResidual&);
+template void inverted_residual(Context&, float*, const float*, const float*, const float*, const float*, const float*,
+                                const float*, const float*, const float*, const InvertedResidual&);
+template void inverted_residual(Context&, double*, const double*, const double*, const double*, const double*,
+                                const double*, const double*, const double*, const double*, const InvertedResidual&);
+
+}  // namespace tern::vectorized::convolution
