@@ -12,9 +12,9 @@ namespace tern::operators {
 
 namespace {
 
-constexpr const char* name = "inverted_residual";
+constexpr const char* residual_name = "inverted_residual";
 
-struct Block {
+struct ResidualBlock {
   const Tensor& x;
   const InvertedResidualWeights& weights;
   const Tensor& added;
@@ -33,7 +33,7 @@ struct Block {
   }
 };
 
-Tensor by_convolutions(const Block& block) {
+Tensor by_convolutions(const ResidualBlock& block) {
   const auto& [x, weights, added, options] = block;
   Tensor y = x;
   if (block.expands()) y = conv2d(y, weights.expand, weights.expand_bias, {.activation = options.expand});
@@ -52,7 +52,7 @@ kernels::Conv2d of_points(std::int64_t N, std::int64_t C, std::int64_t H, std::i
 }
 
 /// Whether every tensor has the dtype and the shape that the kernel reads; the convolutions say what is wrong else.
-bool fits(const Block& block) {
+bool fits(const ResidualBlock& block) {
   const auto& [x, weights, added, options] = block;
   if (x.dtype() != DType::float32 && x.dtype() != DType::float64) return false;
   for (const Tensor* input : block.inputs())
@@ -71,7 +71,7 @@ bool fits(const Block& block) {
          one_each(weights.depthwise_bias, weights.depthwise) && one_each(weights.project_bias, weights.project);
 }
 
-kernels::InvertedResidual sizes_of(const Block& block) {
+kernels::InvertedResidual sizes_of(const ResidualBlock& block) {
   const auto& [x, weights, added, options] = block;
   const std::int64_t N = x.size(0), C = x.size(1), H = x.size(2), W = x.size(3);
   const std::int64_t middle = weights.depthwise.size(0), KH = weights.depthwise.size(2), KW = weights.depthwise.size(3);
@@ -100,8 +100,8 @@ kernels::InvertedResidual sizes_of(const Block& block) {
 
 bool mode_fuses(const kernels::InvertedResidual& sizes, DType dtype) {
   bool fuses = false;
-  where_it_runs(name, [&] {
-    with_type(name, dtype, [&]<class T>() {
+  where_it_runs(residual_name, [&] {
+    with_type(residual_name, dtype, [&]<class T>() {
       const Call<T> call;
       fuses = call.table().conv.fuses_inverted_residual(call.context(), sizes);
     });
@@ -109,11 +109,11 @@ bool mode_fuses(const kernels::InvertedResidual& sizes, DType dtype) {
   return fuses;
 }
 
-double multiply_adds(const kernels::Conv2d& s) {
+double products_of(const kernels::Conv2d& s) {
   return static_cast<double>(s.N * s.O * s.OH * s.OW) * static_cast<double>(s.groups == 1 ? s.C : s.KH * s.KW);
 }
 
-Tensor by_kernel(const Block& block, kernels::InvertedResidual sizes) {
+Tensor by_kernel(const ResidualBlock& block, kernels::InvertedResidual sizes) {
   const Layout last = Layout::channels_last;
   sizes.expand.layout = sizes.depthwise.layout = sizes.project.layout = last;
   const kernels::Conv2d& shape = sizes.project;
@@ -122,10 +122,10 @@ Tensor by_kernel(const Block& block, kernels::InvertedResidual sizes) {
     if (const Tensor& input = *block.inputs()[i]; input.defined())
       whole[i] = i == 0 || i == 7 ? in_layout(input, last) : input.detach().contiguous();
   Tensor out = empty_in(last, {shape.N, shape.O, shape.OH, shape.OW}, block.x.dtype());
-  visit(name, out.dtype(), [&]<class T>() {
+  visit(residual_name, out.dtype(), [&]<class T>() {
     const Call<T> call;
-    call.flops(2 * static_cast<std::int64_t>(multiply_adds(sizes.expand) + multiply_adds(sizes.depthwise) +
-                                             multiply_adds(sizes.project)));
+    call.flops(2 * static_cast<std::int64_t>(products_of(sizes.expand) + products_of(sizes.depthwise) +
+                                             products_of(sizes.project)));
     std::array<const T*, 8> in{};
     for (std::size_t i = 0; i < in.size(); ++i) in[i] = whole[i].defined() ? call.in(whole[i]) : nullptr;
     const Memory& memory = *call.context().memory;
@@ -143,15 +143,15 @@ Tensor by_kernel(const Block& block, kernels::InvertedResidual sizes) {
 Tensor inverted_residual(const Tensor& x, const InvertedResidualWeights& weights, const Tensor& added,
                          const InvertedResidualOptions& options) {
   if (traces()) [[unlikely]]
-    return traced(name, x, weights.expand, weights.expand_bias, weights.depthwise, weights.depthwise_bias,
+    return traced(residual_name, x, weights.expand, weights.expand_bias, weights.depthwise, weights.depthwise_bias,
                   weights.project, weights.project_bias, added, options);
-  check_defined(name, "the input", x);
-  check_defined(name, "the depthwise weight", weights.depthwise);
-  check_defined(name, "the projecting weight", weights.project);
-  check_rank(name, "the depthwise weight", weights.depthwise, 4);
+  check_defined(residual_name, "the input", x);
+  check_defined(residual_name, "the depthwise weight", weights.depthwise);
+  check_defined(residual_name, "the projecting weight", weights.project);
+  check_rank(residual_name, "the depthwise weight", weights.depthwise, 4);
   if (x.rank() == 3)
     return inverted_residual(x.unsqueeze(0), weights, added.defined() ? added.unsqueeze(0) : added, options).squeeze(0);
-  const Block block{x, weights, added, options};
+  const ResidualBlock block{x, weights, added, options};
   if (!fits(block)) return by_convolutions(block);
   const kernels::InvertedResidual sizes = sizes_of(block);
   const Shape shape{sizes.project.N, sizes.project.O, sizes.project.OH, sizes.project.OW};

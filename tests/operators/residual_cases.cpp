@@ -99,7 +99,8 @@ Sample sample(const Use& use) {
           .gradient = use.options.expand == Activation::none || !use.expands,
           .terms = terms,
           .gradient_terms = terms * static_cast<double>(use.x[0] * use.x[2] * use.x[3]),
-          .roundings = 6};
+          .roundings = 6,
+          .large_arguments = 0};  // products of three of them leave the range
 }
 
 }  // namespace

@@ -93,7 +93,7 @@ DepthwiseRows<T>::DepthwiseRows(const Problem& problem, std::int64_t in_pitch, s
   const std::int64_t fitting = near_bytes / bytes / lanes;
   block_ = lanes * (fitting >= vectors ? fitting / vectors * vectors : std::max<std::int64_t>(fitting, 1));
   if (!near) block_ = std::max<std::int64_t>(problem.groups, 1);
-  together_ = near ? most_rows * rows_.phases() : 1;
+  together_ = problem.groups > block_ ? most_rows * rows_.phases() : 1;
 }
 
 template <class T>

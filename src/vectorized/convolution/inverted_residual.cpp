@@ -19,7 +19,7 @@ namespace {
 
 using kernels::InvertedResidual;
 
-constexpr const char* name = "inverted_residual";  // the decision
+constexpr const char* residual_name = "inverted_residual";  // the decision
 
 /// The weights and the epilogue of one of the three.
 template <class T>
@@ -230,7 +230,7 @@ void in_turn(Context& context, const Block3<T>& arrays, const InvertedResidual& 
 template <class T>
 bool fuses_inverted_residual(const Context& context, const InvertedResidual& shape) {
   const bool some = shape.project.N * shape.project.O * shape.project.C * shape.project.OH * shape.project.OW > 0;
-  bool fuses = some && shape.project.C > 1 && forced_algorithm(context, name) != "composed";
+  bool fuses = some && shape.project.C > 1 && forced_algorithm(context, residual_name) != "composed";
   constexpr std::array<std::string_view, 3> names{"rows", "depthwise", "rows"};
   std::array<Problem, 3> problems = problems_of<T>(context, shape);
   for (std::size_t i = shape.expand.O > 0 ? 0 : 1; fuses && i < problems.size(); ++i) {
@@ -240,7 +240,7 @@ bool fuses_inverted_residual(const Context& context, const InvertedResidual& sha
     fuses = fuses && name_by_rule<T>(context, problem) == names[i];
     if (i + 1 < problems.size()) problems[i + 1].layout = Layout::channels_last;
   }
-  if (!fuses) took_algorithm(context, name, "composed");
+  if (!fuses) took_algorithm(context, residual_name, "composed");
   return fuses;
 }
 
@@ -248,7 +248,7 @@ template <class T>
 void inverted_residual(Context& context, T* y, const T* x, const T* expand, const T* expand_bias, const T* depthwise,
                        const T* depthwise_bias, const T* project, const T* project_bias, const T* added,
                        const InvertedResidual& shape) {
-  took_algorithm(context, name, "fused");
+  took_algorithm(context, residual_name, "fused");
   Problem middle = problem_of(context, shape.depthwise, Pass::forward, sizeof(T));
   double work = nanoseconds(middle) + nanoseconds(problem_of(context, shape.project, Pass::forward, sizeof(T)));
   if (shape.expand.O > 0) work += nanoseconds(problem_of(context, shape.expand, Pass::forward, sizeof(T)));
@@ -267,11 +267,11 @@ void inverted_residual(Context& context, T* y, const T* x, const T* expand, cons
   if (pads && !zeros_are_harmless(alone, depthwise)) return in_turn(context, arrays, shape);
   const std::size_t bytes = static_cast<std::size_t>(plan.shared()) * sizeof(T);
   const kernels::WeightVersion* const version = kernels::weight_version;
-  const Kept kept = version == nullptr ? Kept{} : kept_weights(*version, of_weights(shape), name, bytes);
+  const Kept kept = version == nullptr ? Kept{} : kept_weights(*version, of_weights(shape), residual_name, bytes);
   const Scratch scratch(context, kept.data == nullptr ? bytes : 0);
   T* const weights = kept.data == nullptr ? scratch.as<T>() : static_cast<T*>(kept.data.get());
   run_on_weights(context, threads, plan, weights, kept.ready);
-  if (kept.data != nullptr && !kept.ready) keep(*version, of_weights(shape), name, kept);
+  if (kept.data != nullptr && !kept.ready) keep(*version, of_weights(shape), residual_name, kept);
 }
 
 template bool fuses_inverted_residual<float>(const Context&, const InvertedResidual&);
