@@ -14,7 +14,7 @@ namespace tern::operators {
 
 namespace {
 
-constexpr const char* name = "scaled_dot_product_attention";
+constexpr const char* attention_name = "scaled_dot_product_attention";
 std::int64_t pairs_of(const kernels::ScaledDotProduct& sizes) {
   if (!sizes.causal) return sizes.heads * sizes.queries * sizes.keys;
   const std::int64_t growing = std::min(sizes.queries, sizes.keys);
@@ -24,8 +24,8 @@ std::int64_t pairs_of(const kernels::ScaledDotProduct& sizes) {
 /// Whether the mode has kernels for these sizes.
 bool fuses(const kernels::ScaledDotProduct& sizes, DType dtype) {
   bool result = false;
-  where_it_runs(name, [&] {
-    with_type(name, dtype, [&]<class T>() {
+  where_it_runs(attention_name, [&] {
+    with_type(attention_name, dtype, [&]<class T>() {
       const Call<T> call;
       result = call.table().attention.fuses(call.context(), sizes);
     });
@@ -49,7 +49,7 @@ Tensor fused(const Tensor& query, const Tensor& key, const Tensor& value, const 
   const bool records = recording(query, key, value);
   Tensor out(shape, query.dtype());
   Tensor log_sum = records ? Tensor({sizes.heads, sizes.queries}, scalar_of(query.dtype())) : Tensor{};
-  visit(name, query.dtype(), [&]<class T>() {
+  visit(attention_name, query.dtype(), [&]<class T>() {
     const Call<T> call;
     call.flops(2 * pairs_of(sizes) * (sizes.width + sizes.values));
     call.table().attention.attention(call.context(), call.out(out), call.scalars_out(log_sum), call.in(whole_query),
@@ -57,7 +57,7 @@ Tensor fused(const Tensor& query, const Tensor& key, const Tensor& value, const 
   });
   if (records)
     record(
-        name, out, {query, key, value},
+        attention_name, out, {query, key, value},
         [query = Saved(whole_query), key = Saved(whole_key), value = Saved(whole_value), out = Saved(out),
          log_sum = Saved(log_sum), query_needs = needs(query), key_needs = needs(key), value_needs = needs(value),
          query_shape = query.shape(), key_shape = key.shape(), value_shape = value.shape(), sizes](const Tensor& grad) {
@@ -67,7 +67,7 @@ Tensor fused(const Tensor& query, const Tensor& key, const Tensor& value, const 
           Tensor grad_query = gradient_if(query_needs, query), grad_key = gradient_if(key_needs, key),
                  grad_value = gradient_if(value_needs, value);
           const Tensor grad_out = grad.contiguous();
-          visit(name, grad.dtype(), [&]<class T>() {
+          visit(attention_name, grad.dtype(), [&]<class T>() {
             const Call<T> call;
             call.flops(4 * pairs_of(sizes) * (sizes.width + sizes.values));
             call.table().attention.attention_backward(call.context(), call.out(grad_query), call.out(grad_key),
@@ -95,7 +95,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
                                     const AttentionOptions& options) {
   if (traces()) [[unlikely]]
     return traced("scaled_dot_product_attention", query, key, value, options.mask, without_tensors(options));
-  constexpr const char* op = name;
+  constexpr const char* op = attention_name;
   check_dtypes(op, query, key);
   check_dtypes(op, query, value);
   check_floating(op, "the query", query);

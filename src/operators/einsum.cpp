@@ -14,7 +14,7 @@ namespace tern::operators {
 
 namespace {
 
-constexpr const char* name = "einsum";
+constexpr const char* einsum_name = "einsum";
 
 // Letters are their codes; the dimensions of "..." are -1, -2, ... from the last one on.
 using Labels = std::vector<int>;
@@ -32,8 +32,8 @@ Labels labels_of(const std::string& equation, std::string_view term, int more) {
       for (int dim = more; dim > 0; --dim) labels.push_back(-dim);
       i += 2;
     } else {
-      expects<ShapeError>(std::isalpha(static_cast<unsigned char>(term[i])) != 0, name, ": '", term[i], "' in \"",
-                          equation, "\", expected letters, \"...\", ',' and \"->\"");
+      expects<ShapeError>(std::isalpha(static_cast<unsigned char>(term[i])) != 0, einsum_name, ": '", term[i],
+                          "' in \"", equation, "\", expected letters, \"...\", ',' and \"->\"");
       labels.push_back(term[i]);
     }
   }
@@ -51,7 +51,7 @@ Operand with_diagonals(Operand operand, const std::string& equation) {
     for (int j = i + 1; j < static_cast<int>(operand.labels.size()); ++j) {
       if (operand.labels[static_cast<std::size_t>(i)] != operand.labels[static_cast<std::size_t>(j)]) continue;
       const Shape& shape = operand.x.shape();
-      expects<ShapeError>(shape[i] == shape[j], name, ": \"", equation, "\" takes a diagonal of ", shape[i], 'x',
+      expects<ShapeError>(shape[i] == shape[j], einsum_name, ": \"", equation, "\" takes a diagonal of ", shape[i], 'x',
                           shape[j]);
       const std::int64_t size = shape[i];
       std::vector<std::int64_t> order;
@@ -158,15 +158,15 @@ Equation parsed(const std::string& equation, const std::vector<Tensor>& tensors)
       terms.emplace_back();
     else
       terms.back() += letter;
-  expects<ShapeError>(terms.size() == tensors.size(), name, ": \"", equation, "\" has ", terms.size(), " terms for ",
-                      tensors.size(), " tensors");
+  expects<ShapeError>(terms.size() == tensors.size(), einsum_name, ": \"", equation, "\" has ", terms.size(),
+                      " terms for ", tensors.size(), " tensors");
   Equation result;
   int most = 0;
   for (std::size_t i = 0; i < terms.size(); ++i) {
-    check_defined(name, "a tensor", tensors[i]);
+    check_defined(einsum_name, "a tensor", tensors[i]);
     const int named = static_cast<int>(labels_of(equation, terms[i], 0).size()), rank = tensors[i].rank();
     const bool open = terms[i].find("...") != std::string::npos;
-    expects<ShapeError>(open ? named <= rank : named == rank, name, ": \"", terms[i], "\" of \"", equation,
+    expects<ShapeError>(open ? named <= rank : named == rank, einsum_name, ": \"", terms[i], "\" of \"", equation,
                         "\" does not fit an input of ", tensors[i].shape());
     most = std::max(most, rank - named);
     result.inputs.push_back(labels_of(equation, terms[i], rank - named));
@@ -181,8 +181,8 @@ Equation parsed(const std::string& equation, const std::vector<Tensor>& tensors)
   } else {
     result.output = labels_of(equation, std::string_view(text).substr(arrow + 2), most);
     for (const int label : result.output)
-      expects<ShapeError>(counts.count(label) == 1 && std::ranges::count(result.output, label) == 1, name, ": \"",
-                          equation, "\" has '", static_cast<char>(label), "' in its result ",
+      expects<ShapeError>(counts.count(label) == 1 && std::ranges::count(result.output, label) == 1, einsum_name,
+                          ": \"", equation, "\" has '", static_cast<char>(label), "' in its result ",
                           counts.count(label) == 0 ? "alone" : "twice");
   }
   return result;
@@ -197,15 +197,15 @@ Tensor einsum(const std::string& equation, const std::vector<Tensor>& tensors) {
       if (std::isspace(static_cast<unsigned char>(letter)) == 0) packed += letter;
     return traced("einsum", packed, tensors);
   }
-  expects<ShapeError>(!tensors.empty(), name, ": no tensors");
+  expects<ShapeError>(!tensors.empty(), einsum_name, ": no tensors");
   const Equation terms = parsed(equation, tensors);
   std::map<int, std::int64_t> sizes;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    check_dtypes(name, tensors[0], tensors[i]);
+    check_dtypes(einsum_name, tensors[0], tensors[i]);
     for (std::size_t dim = 0; dim < terms.inputs[i].size(); ++dim) {
       const std::int64_t size = tensors[i].shape()[static_cast<int>(dim)];
       std::int64_t& known = sizes.try_emplace(terms.inputs[i][dim], size).first->second;
-      expects<ShapeError>(known == size || known == 1 || size == 1, name, ": \"", equation,
+      expects<ShapeError>(known == size || known == 1 || size == 1, einsum_name, ": \"", equation,
                           "\" gives one letter the sizes ", known, " and ", size);
       if (known == 1) known = size;
     }

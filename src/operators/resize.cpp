@@ -13,7 +13,7 @@ namespace tern::operators {
 
 namespace {
 
-constexpr const char* name = "resize";
+constexpr const char* resize_name = "resize";
 
 struct Side {
   int dim;
@@ -95,12 +95,12 @@ Tensor mixed(const Tensor& x, const Side& side, const Tensor& places, const Resi
   along[side.dim] = side.out;
   for (Tensor& weight : weights)
     if (options.antialias || options.exclude_outside) weight = div(weight, replace(total, equal(total, 0), 1));
-  if (resamples(name, x)) {
+  if (resamples(resize_name, x)) {
     for (std::size_t k = 0; k < weights.size(); ++k) {
       weights[k] = weights[k].to(x.dtype());
       indices[k] = clamp(indices[k], 0, static_cast<double>(side.in - 1)).to(DType::int64);
     }
-    return resampled(name, x, side.dim, stack(indices, 1), stack(weights, 1));
+    return resampled(resize_name, x, side.dim, stack(indices, 1), stack(weights, 1));
   }
   Tensor sum;
   for (std::size_t k = 0; k < weights.size(); ++k) {
@@ -113,22 +113,23 @@ Tensor mixed(const Tensor& x, const Side& side, const Tensor& places, const Resi
 
 std::vector<Side> sides_of(const Tensor& x, const Shape& output, const ResizeOptions& options) {
   const auto rank = static_cast<std::size_t>(x.rank());
-  expects<ShapeError>(output.rank() == x.rank() && (options.scales.empty() || options.scales.size() == rank), name,
-                      ": ", output.rank(), " sizes and ", options.scales.size(), " scales for an input of ", x.shape());
-  expects<ShapeError>(options.coordinates != Coordinates::crop || options.roi.size() == 2 * rank, name, ": ",
+  expects<ShapeError>(output.rank() == x.rank() && (options.scales.empty() || options.scales.size() == rank),
+                      resize_name, ": ", output.rank(), " sizes and ", options.scales.size(),
+                      " scales for an input of ", x.shape());
+  expects<ShapeError>(options.coordinates != Coordinates::crop || options.roi.size() == 2 * rank, resize_name, ": ",
                       options.roi.size(), " bounds for an input of ", x.shape(), ", expected ", 2 * rank);
   std::vector<Side> sides;
   for (int dim = 0; dim < x.rank(); ++dim) {
     const auto d = static_cast<std::size_t>(dim);
     const std::int64_t in = x.shape()[dim], out = output[dim];
-    expects<ShapeError>(out == in || (out > 0 && in > 0 && out < std::int64_t{1} << 31), name, ": from ", x.shape(),
-                        " to ", output, "; sizes are from 1 to 2^31");
+    expects<ShapeError>(out == in || (out > 0 && in > 0 && out < std::int64_t{1} << 31), resize_name, ": from ",
+                        x.shape(), " to ", output, "; sizes are from 1 to 2^31");
     const double scale =
         options.scales.empty() ? static_cast<double>(out) / static_cast<double>(in) : options.scales[d];
     const bool crops = options.coordinates == Coordinates::crop;
     const double begin = crops ? options.roi[d] : 0, end = crops ? options.roi[rank + d] : 1;
     if (in == 0 || (in == out && scale == 1 && begin == 0 && end == 1)) continue;
-    expects<ShapeError>(scale > 0 && std::isfinite(scale) && std::isfinite(begin) && std::isfinite(end), name,
+    expects<ShapeError>(scale > 0 && std::isfinite(scale) && std::isfinite(begin) && std::isfinite(end), resize_name,
                         ": a scale of ", scale, " from ", begin, " to ", end, " along dimension ", dim);
     sides.push_back({dim, in, out, scale, begin, end});
   }
@@ -140,7 +141,7 @@ std::vector<Side> sides_of(const Tensor& x, const Shape& output, const ResizeOpt
 Tensor resize(const Tensor& x, const Shape& output, const ResizeOptions& options) {
   if (traces()) [[unlikely]]
     return traced("resize", x, output, options);
-  check_defined(name, "the input", x);
+  check_defined(resize_name, "the input", x);
   const std::vector<Side> sides = sides_of(x, output, options);
   const auto all = [&](const Tensor& from) {
     Tensor out = from, outside;
@@ -155,10 +156,10 @@ Tensor resize(const Tensor& x, const Shape& output, const ResizeOptions& options
           logical_or(less(places, 0), greater(places, static_cast<double>(side.in - 1))).reshape(along);
       outside = outside.defined() ? logical_or(outside, beyond) : beyond;
     }
-    if (outside.defined()) out = where(outside, number_beside(name, out, options.extrapolation), out);
+    if (outside.defined()) out = where(outside, number_beside(resize_name, out, options.extrapolation), out);
     return sides.empty() ? copy(out) : out;
   };
-  return options.mode == Resize::nearest ? all(x) : compose(name, x, all);
+  return options.mode == Resize::nearest ? all(x) : compose(resize_name, x, all);
 }
 
 }  // namespace tern::operators
