@@ -54,14 +54,14 @@ void count(const Call<float>& call, const Sequence& sizes, int gates) {
   call.flops(2 * sizes.steps * sizes.batch * gates * sizes.width * sizes.width);
 }
 
-Tensor rows_of(const Tensor& x) { return x.reshape({x.size(0) * x.size(1), x.size(2)}); }
+Tensor steps_as_rows(const Tensor& x) { return x.reshape({x.size(0) * x.size(1), x.size(2)}); }
 
 /// The gradient of the weight: those of the sums [T, N, gates H], each with the state before it.
 Tensor weight_gradient(const Tensor& sums, const Tensor& y, const Tensor& hidden, const Sequence& sizes) {
   const std::int64_t last = sizes.steps - 1, first = sizes.reverse ? last : 0;
   Tensor gradient;
   const auto add_product = [&](const Tensor& left, const Tensor& right) {
-    const Tensor product = matmul(rows_of(left), rows_of(right), {.transpose_a = true});
+    const Tensor product = matmul(steps_as_rows(left), steps_as_rows(right), {.transpose_a = true});
     gradient = gradient.defined() ? add(gradient, product) : product;
   };
   if (last > 0 && !sizes.reverse) add_product(slice(sums, 0, 1, last + 1), slice(y, 0, 0, last));

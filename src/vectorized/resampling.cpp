@@ -6,6 +6,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "vectorized/optional.hpp"
 #include "vectorized/resampling.hpp"
 #include "vectorized/simd.hpp"
 
@@ -72,8 +73,6 @@ const ResampleKernels& resample_table() {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-#include "vectorized/optional.hpp"
-
 namespace tern::vectorized {
 namespace {
 
