@@ -95,7 +95,9 @@ struct TrainerOptions {
   std::optional<optim::GradScalerOptions> scaler = {};
   double average = 0;  ///< decay of the optim::WeightAverage that is validated and kept; 0: none
   /// Epochs without improvement before training stops and keeps the best weights; 0: never. Only validated epochs
-  /// count.
+  /// count. Where the losses have an error (StoppingLoss), training also stops once their means over half as many
+  /// epochs have turned: they were least at least so many epochs ago, in the first third of the training, and have
+  /// grown since.
   std::int64_t patience = 0;
   std::string checkpoints = {};       ///< folder of one training; empty: no checkpoints
   std::int64_t checkpoint_every = 0;  ///< in steps; 0: after each epoch
