@@ -49,9 +49,9 @@ bool by_images(const Structure& structure, const Node& node) {
 }
 
 /// Bytes that live at each node, for a batch of n.
-class Memory {
+class LiveBytes {
  public:
-  explicit Memory(const Structure& structure)
+  explicit LiveBytes(const Structure& structure)
       : structure_(structure), made_(structure.values.size(), -1), last_(made_) {
     const int count = static_cast<int>(structure.nodes.size());
     for (int i = 0; i < count; ++i) {
@@ -157,8 +157,8 @@ std::optional<Slices> sliced(const Graph& graph, std::int64_t n, std::size_t byt
   const Structure& whole = graph.structure();
   const auto is_image = [&](int id) { return are_images(whole.values[id]); };
   if (n < 2 || whole.batch == 0 || whole.inputs.empty() || !std::ranges::all_of(whole.inputs, is_image)) return {};
-  const Memory memory(whole);
-  const std::vector<std::size_t> of_one = memory.at_nodes(1), of_all = memory.at_nodes(n);
+  const LiveBytes live(whole);
+  const std::vector<std::size_t> of_one = live.at_nodes(1), of_all = live.at_nodes(n);
   std::vector<std::size_t> behind = of_all;  // the most from here on
   for (std::size_t i = behind.size(); i-- > 1;) behind[i - 1] = std::max(behind[i - 1], behind[i]);
   std::size_t best = behind.empty() ? 0 : behind[0] / 10 * 9, node = 0;
@@ -168,7 +168,7 @@ std::optional<Slices> sliced(const Graph& graph, std::int64_t n, std::size_t byt
     if (most == 0) continue;
     const auto some = std::clamp<std::int64_t>(static_cast<std::int64_t>(bytes / most), 1, n);
     std::size_t ahead = most * static_cast<std::size_t>(some);
-    for (const int id : memory.across(k)) ahead += memory.bytes(static_cast<std::size_t>(id), n);
+    for (const int id : live.across(k)) ahead += live.bytes(static_cast<std::size_t>(id), n);
     if (const std::size_t peak = std::max(ahead, behind[k]); peak < best) {
       best = peak;
       node = k;
@@ -177,7 +177,7 @@ std::optional<Slices> sliced(const Graph& graph, std::int64_t n, std::size_t byt
     if (best <= behind[0] / 10 * 3) break;  // later nodes are faster on the whole batch
   }
   if (node == 0) return {};
-  const std::vector<int> across = memory.across(node);
+  const std::vector<int> across = live.across(node);
   return Slices{part(whole, node, across, true), part(whole, node, across, false), images};
 }
 
