@@ -39,13 +39,6 @@ struct WeightGradient {
   }
 };
 
-struct Product {
-  template <class D, class V>
-  HWY_INLINE V operator()(D /*d*/, V a, V b) const {
-    return hn::Mul(a, b);
-  }
-};
-
 template <class T>
 void scale(T* out, const T* in, T factor, std::int64_t n) {
   map(Scaled<T>{factor}, out, n, in);
@@ -80,9 +73,13 @@ void differentiate(T* grads, const T* weights, std::int64_t n, T inner) {
   map(WeightGradient<T>{inner}, grads, n, grads, weights);
 }
 
+/// In the order of a product's sums: where one key has all the weight, the gradient of its score is exactly 0.
 template <class T>
 T inner(const T* a, const T* b, std::int64_t n) {
-  return map_sum(Product{}, n, a, b);
+  const hn::CappedTag<T, 1> d;
+  auto sum = hn::Zero(d);
+  for (std::int64_t i = 0; i < n; ++i) sum = hn::MulAdd(hn::LoadU(d, a + i), hn::LoadU(d, b + i), sum);
+  return hn::GetLane(sum);
 }
 
 template <class T>

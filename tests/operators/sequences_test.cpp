@@ -39,7 +39,7 @@ Tensor drawn(const Shape& shape, Generator& generator, bool shifted) {
   return view.reshape(shape);
 }
 
-/// The result and the wanted gradients.
+/// The result and the wanted gradients. Without any, no gradients are recorded.
 std::vector<std::vector<double>> run(const Use& use, const std::string& mode, const DeviceOptions& options) {
   const Device device{mode, options};
   current_scope().activations = DType::float32;  // of kernels for float32: mixed precision has mixed_test.cpp
@@ -48,6 +48,10 @@ std::vector<std::vector<double>> run(const Use& use, const std::string& mode, co
   for (std::size_t i = 0; i < use.inputs.size(); ++i) {
     Tensor input = drawn(use.inputs[i], generator, use.shifted);
     inputs.push_back(use.wanted[i] ? input.set_requires_grad() : input);
+  }
+  if (std::ranges::none_of(use.wanted, [](bool wanted) { return wanted; })) {
+    const NoGrad inference;
+    return {use.call(inputs).values()};
   }
   const Tensor y = use.call(inputs);
   op::sum(op::mul(y, randn(y.shape(), generator))).backward();
@@ -184,15 +188,26 @@ std::vector<Known> attentions() {
   return uses;
 }
 
+/// In one kernel only without gradients.
+Known inverted_residual() {
+  return {{"inverted_residual",
+           {{1, 16, 12, 12}, {48, 16, 1, 1}, {48}, {48, 1, 3, 3}, {48}, {16, 48, 1, 1}, {16}},
+           std::vector<bool>(7, false),
+           [](const auto& in) {
+             return op::inverted_residual(in[0], {in[1], in[2], in[3], in[4], in[5], in[6]}, {}, {.padding = 1});
+           }}};
+}
+
 /// How far a result may be from the strict one.
 double tolerance(Precision precision) {
   return precision == Precision::strict ? 1e-4 : precision == Precision::tf32 ? 5e-3 : 4e-2;
 }
 
-/// Convolutions, products and attention, of which every algorithm of a mode fits some.
+/// Convolutions, products, attention and a residual block, of which every algorithm of a mode fits some.
 std::vector<Known> for_algorithms() {
   std::vector<Known> uses = alike(2);
   for (const std::vector<Known>& more : {products(), attentions()}) uses.insert(uses.end(), more.begin(), more.end());
+  uses.push_back(inverted_residual());
   uses.push_back(conv({2, 6, 14, 14}, {16, 6, 5, 5}, {}, true));
   uses.push_back({{"linear, many rows", {{300, 20}, {68, 20}, {68}}, {true, true, true}, [](const auto& in) {
                      return op::linear(in[0], in[1], far_from_zero(in[2]), Activation::relu);
