@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "tern/kernels/recurrent.hpp"
-#include "tern/kernels/resampling.hpp"
+#include "kernels/recurrent.hpp"
+#include "kernels/resampling.hpp"
 
 namespace tern {
 

@@ -1,8 +1,8 @@
 #pragma once
 // What this mode has beside its table (modes/optional_kernels.hpp).
 
-#include "tern/kernels/recurrent.hpp"
-#include "tern/kernels/resampling.hpp"
+#include "kernels/recurrent.hpp"
+#include "kernels/resampling.hpp"
 
 namespace tern::vectorized {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "tern/kernels/resampling.hpp"
+#include "kernels/resampling.hpp"
 
 namespace tern::vectorized {
 
