@@ -188,13 +188,14 @@ std::vector<Known> attentions() {
   return uses;
 }
 
-/// In one kernel only without gradients.
+/// In one kernel only without gradients, and with channels last.
 Known inverted_residual() {
   return {{"inverted_residual",
-           {{1, 16, 12, 12}, {48, 16, 1, 1}, {48}, {48, 1, 3, 3}, {48}, {16, 48, 1, 1}, {16}},
+           {{1, 30, 31, 16}, {96, 16, 1, 1}, {96}, {96, 1, 3, 3}, {96}, {24, 96, 1, 1}, {24}},
            std::vector<bool>(7, false),
            [](const auto& in) {
-             return op::inverted_residual(in[0], {in[1], in[2], in[3], in[4], in[5], in[6]}, {}, {.padding = 1});
+             return op::inverted_residual(op::permute(in[0], {0, 3, 1, 2}), {in[1], in[2], in[3], in[4], in[5], in[6]},
+                                          {}, {.padding = 1});
            }}};
 }
 
