@@ -318,9 +318,10 @@ struct InTable {
 struct InMovement {
   static const kernels::Movement& in(const Mode& mode) { return mode.movement; }
 };
-struct InQuantized {
+template <auto family>
+struct InMode {
   // For a mode that has it.
-  static const kernels::Quantized& in(const Mode& mode) { return *mode.quantized; }
+  static const auto& in(const Mode& mode) { return *(mode.*family); }
 };
 
 template <class T, auto family>
@@ -342,7 +343,13 @@ void queue_kernels(Mode& mode) {
       []<class T>(kernels::Operators<T>& table) { queue_table(table, typename kernels::Operators<T>::Members{}); });
   queue_slots<InMovement>(mode.movement, kernels::Movement::Members{});
   mode.movement.fill = fill;
-  if (mode.quantized) queue_slots<InQuantized>(*mode.quantized, kernels::Quantized::Members{});
+  const auto queue_optional = [&]<auto family>() {
+    if (auto& kernels = mode.*family)
+      queue_slots<InMode<family>>(*kernels, typename std::remove_cvref_t<decltype(*kernels)>::Members{});
+  };
+  queue_optional.template operator()<&Mode::quantized>();
+  queue_optional.template operator()<&Mode::recurrent>();
+  queue_optional.template operator()<&Mode::resampling>();
 }
 
 }  // namespace tern::debug

@@ -1,6 +1,5 @@
 #include "operators/recurrent_sequence.hpp"
 
-#include "modes/optional_kernels.hpp"
 #include "operators/support.hpp"
 #include "tern/operators/arithmetic.hpp"
 #include "tern/operators/dot.hpp"
@@ -39,13 +38,20 @@ struct Needs {
       : hidden(needs(x.hidden)), cell(needs(x.cell)), weight(needs(x.weight)), bias(needs(x.bias)) {}
 };
 
-/// Calls f(call, kernels) with the kernels of the mode.
+/// Calls f(call, kernels) with the kernels of the mode that runs `op`, or of `maker`, which has some: a mode may leave
+/// the gradients to one without.
 template <class F>
-void visit_recurrent(const char* op, F&& f) {
+void visit_recurrent(const char* op, const Mode& maker, F&& f) {
   visit(op, DType::float32, [&]<class T>() {
     if constexpr (std::is_same_v<T, float>) {
-      const Call<float> call;
-      f(call, *optional_kernels(*current_scope().mode).recurrent);
+      const auto here = [&] {
+        const Call<float> call;
+        f(call, *current_scope().mode->recurrent);
+      };
+      if (current_scope().mode->recurrent) [[likely]]
+        here();
+      else
+        run_in(maker, here);
     }
   });
 }
@@ -79,11 +85,12 @@ std::vector<Tensor> results_of(const Tensor& y, const Sequence& sizes) {
 }  // namespace
 
 bool runs_sequences(const char* op, DType dtype) {
-  return dtype == DType::float32 && optional_kernels(mode_of(op)).recurrent.has_value();
+  return dtype == DType::float32 && mode_of(op).recurrent.has_value();
 }
 
 std::vector<Tensor> lstm_sequence(const SequenceInputs& inputs) {
   constexpr const char* op = "lstm";
+  const Mode& maker = mode_of(op);
   const Whole x(inputs);
   const Sequence sizes = x.sizes;
   const std::int64_t steps = sizes.steps, batch = sizes.batch, width = sizes.width;
@@ -92,7 +99,7 @@ std::vector<Tensor> lstm_sequence(const SequenceInputs& inputs) {
   Tensor out({steps + 1, batch, width}, DType::float32);
   Tensor gates = records ? Tensor({steps, batch, 4 * width}, DType::float32) : Tensor{};
   Tensor cells = records ? Tensor({steps, batch, width}, DType::float32) : Tensor{};
-  visit_recurrent(op, [&](const Call<float>& call, const kernels::Recurrent& kernels) {
+  visit_recurrent(op, maker, [&](const Call<float>& call, const kernels::Recurrent& kernels) {
     count(call, sizes, 4);
     float* const y = call.out(out);
     kernels.lstm(call.context(), y, y + steps * batch * width, call.out(gates), call.out(cells), call.in(x.entered),
@@ -102,11 +109,11 @@ std::vector<Tensor> lstm_sequence(const SequenceInputs& inputs) {
     record(op, out, {inputs.entered, inputs.hidden, inputs.cell, inputs.weight, inputs.bias},
            [gates = Saved(gates), cells = Saved(cells), y = Saved(out), hidden = Saved(x.hidden),
             cell = saved_if(x.cell.defined(), x.cell), weight = Saved(x.weight), sizes, steps, batch, width,
-            wanted = Needs(inputs)](const Tensor& grad) {
+            wanted = Needs(inputs), &maker](const Tensor& grad) {
              const Tensor both = grad.contiguous();
              Tensor sums({steps, batch, 4 * width}, DType::float32);
              Tensor to_hidden({batch, width}, DType::float32), to_cell({batch, width}, DType::float32);
-             visit_recurrent(op, [&](const Call<float>& call, const kernels::Recurrent& kernels) {
+             visit_recurrent(op, maker, [&](const Call<float>& call, const kernels::Recurrent& kernels) {
                count(call, sizes, 4);
                const float* const grads = call.in(both);
                kernels.lstm_backward(call.context(), call.out(sums), call.out(to_hidden), call.out(to_cell), grads,
@@ -125,13 +132,14 @@ std::vector<Tensor> lstm_sequence(const SequenceInputs& inputs) {
 
 std::vector<Tensor> gru_sequence(const SequenceInputs& inputs) {
   constexpr const char* op = "gru";
+  const Mode& maker = mode_of(op);
   const Whole x(inputs);
   const Sequence sizes = x.sizes;
   const std::int64_t steps = sizes.steps, batch = sizes.batch, width = sizes.width;
   const bool records = recording(inputs.entered, inputs.hidden, inputs.weight, inputs.bias);
   Tensor y({steps, batch, width}, DType::float32);
   Tensor gates = records ? Tensor({steps, batch, 4 * width}, DType::float32) : Tensor{};
-  visit_recurrent(op, [&](const Call<float>& call, const kernels::Recurrent& kernels) {
+  visit_recurrent(op, maker, [&](const Call<float>& call, const kernels::Recurrent& kernels) {
     count(call, sizes, 3);
     kernels.gru(call.context(), call.out(y), call.out(gates), call.in(x.entered), call.in(x.hidden), call.in(x.weight),
                 call.in(x.bias), sizes);
@@ -139,11 +147,11 @@ std::vector<Tensor> gru_sequence(const SequenceInputs& inputs) {
   if (records)
     record(op, y, {inputs.entered, inputs.hidden, inputs.weight, inputs.bias},
            [gates = Saved(gates), y = Saved(y), hidden = Saved(x.hidden), weight = Saved(x.weight), sizes, steps, batch,
-            width, wanted = Needs(inputs)](const Tensor& grad) {
+            width, wanted = Needs(inputs), &maker](const Tensor& grad) {
              const Tensor grads = grad.contiguous();
              Tensor to_entered({steps, batch, 3 * width}, DType::float32), sums(to_entered.shape(), DType::float32);
              Tensor to_hidden({batch, width}, DType::float32);
-             visit_recurrent(op, [&](const Call<float>& call, const kernels::Recurrent& kernels) {
+             visit_recurrent(op, maker, [&](const Call<float>& call, const kernels::Recurrent& kernels) {
                count(call, sizes, 3);
                kernels.gru_backward(call.context(), call.out(to_entered), call.out(sums), call.out(to_hidden),
                                     call.in(grads), call.in(gates.get()), call.in(y.get()), call.in(hidden.get()),

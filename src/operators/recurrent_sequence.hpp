@@ -1,5 +1,5 @@
 #pragma once
-// Recurrent layers whose mode computes a whole sequence at once (modes/optional_kernels.hpp). Such a mode computes
+// Recurrent layers whose mode computes a whole sequence at once (Mode::recurrent). Such a mode computes
 // float32, and layers without lengths, limits and other extras; recurrent.cpp composes the rest step by step.
 
 #include "tern/tensor/tensor.hpp"

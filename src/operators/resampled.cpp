@@ -1,18 +1,17 @@
 #include "operators/resampled.hpp"
 
-#include "modes/optional_kernels.hpp"
 #include "operators/support.hpp"
 #include "tern/operators/shape.hpp"
 
 namespace tern::operators {
 
 bool resamples(const char* op, const Tensor& x) {
-  return x.dtype() == DType::float32 && !recording(x) && optional_kernels(mode_of(op)).resampling.has_value();
+  return x.dtype() == DType::float32 && !recording(x) && mode_of(op).resampling.has_value();
 }
 
 Tensor resampled(const char* op, const Tensor& x, int dim, const Tensor& index, const Tensor& weight) {
-  constexpr std::int64_t many =
-      32;  // of fewer the transposition is cheap, and neighbours in a row fill vectors as well
+  // Of fewer channels the transposition is cheap, and neighbours in a row fill vectors as well.
+  constexpr std::int64_t many = 32;
   if (x.rank() == 4 && dim >= 2 && x.size(1) >= many && !x.is_contiguous()) {
     const Tensor last = permute(x, {0, 2, 3, 1});
     if (last.is_contiguous()) return permute(resampled(op, last, dim - 1, index, weight), {0, 3, 1, 2});
@@ -29,9 +28,8 @@ Tensor resampled(const char* op, const Tensor& x, int dim, const Tensor& index, 
   visit(op, x.dtype(), [&]<class T>() {
     if constexpr (std::is_same_v<T, float>) {
       const Call<float> call;
-      optional_kernels(*current_scope().mode)
-          .resampling->resample(call.context(), call.out(out), call.in(whole), call.in_as<std::int64_t>(places),
-                                call.in(weights), sizes);
+      current_scope().mode->resampling->resample(call.context(), call.out(out), call.in(whole),
+                                                 call.in_as<std::int64_t>(places), call.in(weights), sizes);
     }
   });
   return out;

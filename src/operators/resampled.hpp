@@ -1,5 +1,5 @@
 #pragma once
-// Elements between others along one dimension, in modes that have a kernel for it (modes/optional_kernels.hpp).
+// Elements between others along one dimension, in modes that have a kernel for it (Mode::resampling).
 
 #include "tern/tensor/tensor.hpp"
 

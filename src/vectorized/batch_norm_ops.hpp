@@ -10,7 +10,7 @@
 #include <cmath>
 
 #include "tern/kernels/normalization.hpp"
-#include "vectorized/clip.hpp"
+#include "vectorized/block_sum.hpp"
 #include "vectorized/simd.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -25,26 +25,8 @@ struct GradientTimesNormalized {
     return hn::Mul(grad_y, hn::Mul(hn::Sub(x, mean), inverse));
   }
 };
-/// In this order, inverse * weight may be out of T's range.
-template <class V>
-struct Normalize {
-  V mean, inverse, weight, shift;
-  template <class D>
-  HWY_INLINE V operator()(D /*d*/, V x) const {
-    return hn::Add(hn::Mul(hn::Mul(hn::Sub(x, mean), inverse), weight), shift);
-  }
-};
-/// Applied after the normalisation, and how its gradient begins.
-template <class T>
-struct Clip {
-  T top;
-  template <class D, class V>
-  HWY_INLINE V operator()(D d, V value) const {
-    value = hn::IfThenZeroElse(hn::Le(value, hn::Zero(d)), value);
-    return hn::IfThenElse(hn::Gt(value, hn::Set(d, top)), hn::Set(d, top), value);
-  }
-};
-/// Through relu where y is NaN too; through relu6 strictly between its bounds.
+/// How the gradient of a clipped result begins: through relu where y is NaN too; through relu6 strictly between its
+/// bounds.
 struct ThroughClip {
   bool six;
   template <class D, class V>
@@ -69,6 +51,11 @@ struct NormalizeGradient {
 template <class T>
 struct Statistics {
   T mean, variance, inverse_deviation;
+
+  Statistics(double own_mean, double squares, double epsilon)
+      : mean(static_cast<T>(own_mean)),
+        variance(static_cast<T>(squares)),
+        inverse_deviation(static_cast<T>(1 / std::sqrt(squares + epsilon))) {}
 };
 
 /// Those of a channel whose squares leave T's range: in double.
@@ -82,8 +69,7 @@ HWY_NOINLINE Statistics<T> exact_statistics(const T* x, const kernels::BatchNorm
     return sum / count;
   };
   const double mean = mean_over([](double value) { return value; });
-  const double squares = mean_over([&](double value) { return (value - mean) * (value - mean); });
-  return {static_cast<T>(mean), static_cast<T>(squares), static_cast<T>(1 / std::sqrt(squares + p.epsilon))};
+  return {mean, mean_over([&](double value) { return (value - mean) * (value - mean); }), p.epsilon};
 }
 
 }  // namespace tern::vectorized::HWY_NAMESPACE

@@ -12,7 +12,7 @@
 
 #include "vectorized/batch_norm_ops.hpp"
 #include "vectorized/batch_norm_rows.hpp"
-#include "vectorized/simd.hpp"
+#include "vectorized/clip.hpp"
 #include "vectorized/vectorized.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -221,25 +221,20 @@ struct Forward {
       }
     }
     for (std::int64_t i = 0; i < std::min(chunk, p.C - first); ++i)
-      store(first + i, static_cast<T>(means[i]), static_cast<T>(std::max(squares[i] / elements, 0.0)));
+      store(first + i, {means[i], std::max(squares[i] / elements, 0.0), p.epsilon});
   }
-  void store(std::int64_t c, T center, T variance) const {
-    T inverse = 1 / std::sqrt(variance + static_cast<T>(p.epsilon));
-    if (!std::isfinite(variance) || !std::isfinite(center)) {
-      const Statistics<T> exact = exact_statistics(x, p, c);
-      center = exact.mean;
-      variance = exact.variance;
-      inverse = exact.inverse_deviation;
-    }
-    mean[c] = center;
-    inverse_deviation[c] = inverse;
-    const T of_channel[]{center, inverse, weight == nullptr ? T(1) : weight[c], bias == nullptr ? T(0) : bias[c]};
+  void store(std::int64_t c, Statistics<T> found) const {
+    if (!std::isfinite(found.variance) || !std::isfinite(found.mean)) found = exact_statistics(x, p, c);
+    mean[c] = found.mean;
+    inverse_deviation[c] = found.inverse_deviation;
+    const T of_channel[]{found.mean, found.inverse_deviation, weight == nullptr ? T(1) : weight[c],
+                         bias == nullptr ? T(0) : bias[c]};
     for (int k = 0; k < 4; ++k) numbers[k * blocks.pitch + c] = of_channel[k];
     if (running_mean == nullptr || p.N == 0) return;  // an empty batch does not change them
     const auto elements = static_cast<double>(p.N);
-    const T unbiased = variance * static_cast<T>(elements > 1 ? elements / (elements - 1) : 1);
+    const T unbiased = found.variance * static_cast<T>(elements > 1 ? elements / (elements - 1) : 1);
     const T keep = static_cast<T>(1 - p.momentum), take = static_cast<T>(p.momentum);
-    running_mean[c] = keep * running_mean[c] + take * center;
+    running_mean[c] = keep * running_mean[c] + take * found.mean;
     running_var[c] = keep * running_var[c] + take * unbiased;
   }
   void write(std::int64_t begin, std::int64_t end) const {
@@ -280,18 +275,21 @@ struct Backward {
         products[i] += double{own[pitch + i]};
       }
     }
-    for (std::int64_t i = 0; i < std::min(chunk, p.C - first); ++i)
-      store(first + i, static_cast<T>(sums[i]), static_cast<T>(products[i]));
+    for (std::int64_t i = 0; i < std::min(chunk, p.C - first); ++i) store(first + i, sums[i], products[i]);
   }
-  void store(std::int64_t c, T sum, T product) const {
-    if (grad_weight != nullptr) grad_weight[c] = product;
-    if (grad_bias != nullptr) grad_bias[c] = sum;
+  void store(std::int64_t c, double sum, double product) const {
+    if (grad_weight != nullptr) grad_weight[c] = static_cast<T>(product);
+    if (grad_bias != nullptr) grad_bias[c] = static_cast<T>(sum);
     // Two factors on the same side of 1 are multiplied one after the other: their product may leave T's range.
     const T inverse = inverse_deviation[c], factor = weight == nullptr ? T(1) : weight[c];
     const bool apart = (inverse > 1) != (std::abs(factor) > 1);
-    const auto count = static_cast<T>(static_cast<double>(p.N));
-    const T of_channel[]{
-        mean[c], inverse, sum / count, product / count, apart ? inverse * factor : inverse, apart ? T(1) : factor};
+    const auto count = static_cast<double>(p.N);
+    const T of_channel[]{mean[c],
+                         inverse,
+                         static_cast<T>(sum / count),
+                         static_cast<T>(product / count),
+                         apart ? inverse * factor : inverse,
+                         apart ? T(1) : factor};
     for (int k = 0; k < 6; ++k) numbers[k * blocks.pitch + c] = of_channel[k];
   }
   void write(std::int64_t begin, std::int64_t end) const {

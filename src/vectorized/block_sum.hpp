@@ -1,4 +1,4 @@
-// Long sums of rows. Included once per instruction set.
+// Long sums of rows, and what normalisations do with elements. Included once per instruction set.
 
 #if defined(TERN_VECTORIZED_BLOCK_SUM) == defined(HWY_TARGET_TOGGLE)
 #ifdef TERN_VECTORIZED_BLOCK_SUM
@@ -36,6 +36,24 @@ struct DeviationFrom {
   template <class D>
   HWY_INLINE V operator()(D /*d*/, V x) const {
     return hn::Sub(x, mean);
+  }
+};
+template <class V>
+struct SquaredDeviation {
+  V mean;
+  template <class D>
+  HWY_INLINE V operator()(D /*d*/, V x) const {
+    const V deviation = hn::Sub(x, mean);
+    return hn::Mul(deviation, deviation);
+  }
+};
+/// In this order, inverse * weight may be out of T's range.
+template <class V>
+struct Normalize {
+  V mean, inverse, weight, bias;
+  template <class D>
+  HWY_INLINE V operator()(D /*d*/, V x) const {
+    return hn::Add(hn::Mul(hn::Mul(hn::Sub(x, mean), inverse), weight), bias);
   }
 };
 

@@ -16,23 +16,6 @@ namespace {
 
 using kernels::Activation;
 
-template <class T>
-struct ClipSum {
-  T top;
-  template <class D, class V>
-  HWY_INLINE V operator()(D d, V value) const {
-    value = hn::IfThenZeroElse(hn::Le(value, hn::Zero(d)), value);
-    return hn::IfThenElse(hn::Gt(value, hn::Set(d, top)), hn::Set(d, top), value);
-  }
-};
-
-struct KeepSum {
-  template <class D, class V>
-  HWY_INLINE V operator()(D /*d*/, V value) const {
-    return value;
-  }
-};
-
 template <class Function>
 struct OfSum {
   Function function;
@@ -55,7 +38,7 @@ void run(T* y, const T* added, std::int64_t n, Activation activation) {
   switch (activation) {
     case Activation::relu:
     case Activation::relu6:
-      return apply(ClipSum<T>{top_of<T>(activation)}, y, added, n);
+      return apply(Clip<T>{top_of<T>(activation)}, y, added, n);
     case Activation::sigmoid:
       return apply(Sigmoid{}, y, added, n);
     case Activation::tanh:
@@ -67,7 +50,7 @@ void run(T* y, const T* added, std::int64_t n, Activation activation) {
     case Activation::hardswish:
       return apply(Hardswish{}, y, added, n);
     case Activation::none:
-      if (added != nullptr) apply(KeepSum{}, y, added, n);
+      if (added != nullptr) apply(Same{}, y, added, n);
   }
 }
 

@@ -182,7 +182,7 @@ struct ErrorSeries<double> {
 
 /// The error function erf(x). Up to |x| = 1 its series 2 x / sqrt(pi) times the sum of (-x^2)^n / (n! (2n + 1)), DLMF
 /// 7.6.1, cut where a term is below 1e-9 and 1e-17 of the sum; beyond it 1 - 2 Phi(-sqrt(2) |x|), of which the second
-/// term is less than 0.16. Within 3 units in the last place in both types.
+/// term is less than 0.16. Within 4 units in the last place in both types.
 template <class D, class V>
 HWY_INLINE V erf(D d, V x) {
   using T = hn::TFromD<D>;

@@ -6,11 +6,9 @@
 #include <string_view>
 
 #include "modes/cores.hpp"
-#include "modes/optional_kernels.hpp"
 #include "vectorized/bfloat16/kernels.hpp"
 #include "vectorized/gemm.hpp"
 #include "vectorized/instructions.hpp"
-#include "vectorized/optional.hpp"
 #include "vectorized/team.hpp"
 #include "vectorized/vectorized.hpp"
 
@@ -59,9 +57,6 @@ std::span<const Decision> known_decisions() {
 const Mode& mode() {
   static const bool limited = (limit_instructions(), true);
   static_cast<void>(limited);
-  static const bool more =
-      (set_optional_kernels("vectorized", {.recurrent = recurrent(), .resampling = resampling()}), true);
-  static_cast<void>(more);
   static const Mode mode{.name = "vectorized",
                          .description = description(),
                          .memory = &host_memory(),
@@ -73,7 +68,9 @@ const Mode& mode() {
                          .boolean = integer_operators<bool>(),
                          .movement = movement(),
                          .decisions = known_decisions(),
-                         .quantized = quantized()};
+                         .quantized = quantized(),
+                         .recurrent = recurrent(),
+                         .resampling = resampling()};
   return mode;
 }
 

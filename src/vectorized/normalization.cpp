@@ -65,15 +65,6 @@ void for_channels(const Context& context, const BatchNorm& p, double nanoseconds
   });
 }
 
-template <class V>
-struct SquaredDeviation {
-  V mean;
-  template <class D>
-  HWY_INLINE V operator()(D /*d*/, V x) const {
-    const V deviation = hn::Sub(x, mean);
-    return hn::Mul(deviation, deviation);
-  }
-};
 template <class T>
 struct Added {
   bool clips;

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "vectorized/optional.hpp"
 #include "vectorized/parallel.hpp"
 #include "vectorized/recurrent_kernels.hpp"
+#include "vectorized/vectorized.hpp"
 
 namespace tern::vectorized {
 namespace {

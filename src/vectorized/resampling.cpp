@@ -6,9 +6,9 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "vectorized/optional.hpp"
 #include "vectorized/resampling.hpp"
 #include "vectorized/simd.hpp"
+#include "vectorized/vectorized.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace tern::vectorized::HWY_NAMESPACE {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/resampling.hpp"
+#include "tern/kernels/resampling.hpp"
 
 namespace tern::vectorized {
 

@@ -39,25 +39,6 @@ T parameter_or(const T* values, std::int64_t at, T otherwise) {
   return values == nullptr ? otherwise : values[at];
 }
 
-template <class V>
-struct SquaredDeviation {
-  V mean;
-  template <class D>
-  HWY_INLINE V operator()(D /*d*/, V x) const {
-    const V deviation = hn::Sub(x, mean);
-    return hn::Mul(deviation, deviation);
-  }
-};
-/// In this order, inverse * weight may be out of T's range.
-template <class V>
-struct Normalize {
-  V mean, inverse, weight, bias;
-  template <class D>
-  HWY_INLINE V operator()(D /*d*/, V x) const {
-    return hn::Add(hn::Mul(hn::Mul(hn::Sub(x, mean), inverse), weight), bias);
-  }
-};
-
 template <class T>
 struct RowNormForward {
   T *y, *mean, *inverse_deviation;

@@ -176,6 +176,17 @@ HWY_INLINE void store_columns(hn::Vec<D> value, D d, T* out, std::int64_t count)
     store_first(value, d, out, count);
 }
 
+/// From 0 up to `top`, as an operation of map. Keeps NaN.
+template <class T>
+struct Clip {
+  T top;
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V value) const {
+    value = hn::IfThenZeroElse(hn::Le(value, hn::Zero(d)), value);
+    return hn::IfThenElse(hn::Gt(value, hn::Set(d, top)), hn::Set(d, top), value);
+  }
+};
+
 /// The identity, as an operation of map_sum.
 struct Same {
   template <class D, class V>

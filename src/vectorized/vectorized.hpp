@@ -35,6 +35,8 @@ template <class T>
 kernels::Operators<T> integer_operators();
 kernels::Movement movement();
 kernels::Quantized quantized();
+kernels::Recurrent recurrent();
+kernels::Resampling resampling();
 
 /// The whole table of one compute dtype.
 template <class T>

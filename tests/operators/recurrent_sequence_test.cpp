@@ -67,3 +67,23 @@ TEST_CASE("recurrent: whole sequences and composed steps agree", "[operators]") 
     CHECK(op::allclose(at_once[i], composed[i], 1e-4, 1e-4));
   }
 }
+
+TEST_CASE("recurrent: a mode may leave the gradients to one without kernels for sequences", "[operators]") {
+  static constexpr const char* own[] = {"lstm", "gru"};
+  static const Mode& forward_alone = []() -> const Mode& {
+    Mode made = mode("vectorized");
+    made.inner = "sequential";
+    made.own = own;
+    return register_mode("forward-alone", made);
+  }();
+  const Layer layer(GENERATE(true, false), GENERATE(true, false));
+  std::vector<Tensor> expected;
+  {
+    const Device device("vectorized");
+    expected = layer.all();
+  }
+  const Device device(forward_alone);
+  const std::vector<Tensor> found = layer.all();
+  REQUIRE(found.size() == expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) CHECK(op::allclose(found[i], expected[i], 1e-4, 1e-4));
+}

@@ -11,6 +11,8 @@
 #include "tern/kernels/algorithms.hpp"
 #include "tern/kernels/operators.hpp"
 #include "tern/kernels/quantized.hpp"
+#include "tern/kernels/recurrent.hpp"
+#include "tern/kernels/resampling.hpp"
 
 namespace tern {
 
@@ -125,6 +127,9 @@ struct Mode {
   /// the mode.
   std::span<const char* const> own = {};
   std::optional<kernels::Quantized> quantized = {};  ///< inference in 8 bits; if missing, as for integer dtypes
+  // Operators are composed of others where these are missing. A copy that replaces one of those resets them.
+  std::optional<kernels::Recurrent> recurrent = {};    ///< LSTM and GRU over whole sequences
+  std::optional<kernels::Resampling> resampling = {};  ///< resizing, look-ups along a dimension
 
   /// The table for one dtype; null if the mode has none.
   template <class T>
@@ -155,10 +160,11 @@ struct Mode {
   /// Whether its memory is the host's: work is done when a kernel returns, and the host may read the results.
   bool on_host() const { return memory->host_accessible(); }
 
-  using Members = MemberList<&Mode::name, &Mode::description, &Mode::memory, &Mode::operators, &Mode::float64,
-                             &Mode::bfloat16, &Mode::float16, &Mode::int32, &Mode::int64, &Mode::uint8, &Mode::boolean,
-                             &Mode::movement, &Mode::capture, &Mode::timer, &Mode::places, &Mode::index,
-                             &Mode::decisions, &Mode::inner, &Mode::own, &Mode::quantized>;
+  using Members =
+      MemberList<&Mode::name, &Mode::description, &Mode::memory, &Mode::operators, &Mode::float64, &Mode::bfloat16,
+                 &Mode::float16, &Mode::int32, &Mode::int64, &Mode::uint8, &Mode::boolean, &Mode::movement,
+                 &Mode::capture, &Mode::timer, &Mode::places, &Mode::index, &Mode::decisions, &Mode::inner, &Mode::own,
+                 &Mode::quantized, &Mode::recurrent, &Mode::resampling>;
 
  private:
   template <class T, class Self>
