@@ -73,6 +73,7 @@ constexpr Decision decisions[]{
      {"16x32/8+16x16/8", "16x32/8+16x32/8", "16x64/4+16x32/8", "16x128/2+16x16/8", "16x32/16+16x16/16",
       "32x32/8+16x32/8", "32x64/4+16x32/8", "32x128/2+16x32/8"}},
     {"slice_factors", {"doubles", "tf32"}},
+    {"cut_rule", {"fitted", "plain"}},
     {"all_reduce", {"peers", "library"}},  // of the transport between the ranks' devices
 };
 

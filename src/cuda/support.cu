@@ -52,6 +52,10 @@ Card read_card(int device) {
   check(cudaDeviceGetAttribute(&floats_per_double, cudaDevAttrSingleToDoublePrecisionPerfRatio, device),
         "reading the card's properties");
   read.doubles = read.code >= 90 && floats_per_double <= 2;
+  read.capability = properties.major * 10 + properties.minor;
+  int kilohertz = 0;
+  check(cudaDeviceGetAttribute(&kilohertz, cudaDevAttrClockRate, device), "reading the card's properties");
+  if (kilohertz > 0) read.clock = static_cast<float>(kilohertz) / 1000;
   return read;
 }
 }  // namespace

@@ -38,6 +38,8 @@ struct Card {
   int code = 0;
   bool doubles = false;  ///< tensor cores multiply doubles at half the rate of floats: code for 9.0 and later
   bool overlap = false;  ///< the kernels have programmatic dependent launch and clusters: code for 9.0 and later
+  int capability = 0;    ///< its own compute capability, times ten
+  float clock = 1000;    ///< cycles per microsecond
 };
 inline constexpr int most_cards = 64;
 /// The number of cards; any beyond the maximum are ignored.

@@ -57,6 +57,7 @@ Problem problem_of(const Context& context, Pass pass, const Conv2d& shape, Eleme
   problem.element = element;
   problem.precision = context.precision;
   problem.deterministic = context.deterministic;
+  problem.rule = tuning::rule_of(context);
   problem.device = card().device;
   return problem;
 }
@@ -69,6 +70,7 @@ std::string text_of(const Problem& p) {
                  pair(p.pad_h, p.pad_w), ", dilation ", pair(p.dilation_h, p.dilation_w), ", groups ", p.groups,
                  p.channels_last() ? ", channels last" : "", p.pools ? ", pooled, " : ", ", name_of(p.element), ", ",
                  name_of(p.precision), p.deterministic ? ", deterministic" : "",
+                 p.rule == tuning::Rule::plain ? ", plain cuts" : "",
                  p.device == 0 ? std::string() : message(", card ", p.device));
 }
 

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "cuda/convolution/direct.cuh"
+#include "cuda/convolution/direct_cuts.cuh"
 
 namespace tern::cuda::convolution {
 namespace {
@@ -38,7 +39,7 @@ bool small_window(const Problem& s) {
          s.pad_w < s.KW && s.OH <= 32 && s.OW <= 32 && s.C <= 4096 && s.O <= 4096 && s.N < (1 << 20);
 }
 
-std::size_t shared_limit() { return std::min<std::size_t>(card().shared_per_block, 200 * 1024); }
+std::size_t shared_limit() { return shared_limit(tuning::figures()); }
 
 namespace {
 

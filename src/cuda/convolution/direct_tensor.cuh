@@ -6,17 +6,10 @@
 // rounded on the way: the multiplication reads the upper 19 bits of each float.
 
 #include "cuda/convolution/direct.cuh"
-#include "cuda/cost.cuh"
+#include "cuda/convolution/direct_cuts.cuh"
 #include "cuda/tensor_cores.cuh"
-#include "cuda/tuning/costs.cuh"
 
 namespace tern::cuda::convolution {
-
-constexpr int tensor_warps = 8, tensor_threads = 32 * tensor_warps;  // of most blocks
-constexpr int tensor_rows = 32;   // of a warp's tile: two consecutive multiplications
-constexpr int tensor_depth = 16;  // k of a slice
-
-constexpr int padded(std::int64_t count, int of) { return static_cast<int>((count + of - 1) / of) * of; }
 
 /// The problem in the types of these kernels.
 struct TensorSizes {
@@ -49,8 +42,6 @@ void with_columns(int columns, const Body& body) {
   if (columns <= 32) return body(std::integral_constant<int, 4>{});
   columns <= 56 ? body(std::integral_constant<int, 7>{}) : body(std::integral_constant<int, 8>{});
 }
-constexpr int column_choices[]{8, 24, 32, 56, 64};
-
 /// Starts loading the planes of `channels` channels of each of `images`, `most` floats apart in shared memory, with
 /// zeros around them if the convolution pads. All threads of the block take part.
 __device__ __forceinline__ void copy_images(float* to, const float* from, int images, int channels, int most,
@@ -84,10 +75,6 @@ __device__ __forceinline__ void copy_images(float* to, const float* from, int im
     }
   }
 }
-
-/// The distance of rows of `length` floats in shared memory, whole slices of them: adjacent packs of four are in
-/// different banks.
-inline int pitch_of_rows(int length) { return (padded(length, tensor_depth) + 15) / 32 * 32 + 16; }
 
 /// Starts loading `rows` rows of `count` floats, `stride` apart here and `pitch` there, and writes zeros from their
 /// ends to whole slices. All threads of the block take part.
@@ -267,25 +254,6 @@ __device__ __forceinline__ void add_warps(float* part, const WarpTile<Across, Do
     }
   }
 }
-inline std::size_t split_bytes(int columns, int tiles, int splits) {
-  return static_cast<std::size_t>(splits * columns * (tiles * tensor_rows + 4)) * sizeof(float);
-}
-
-// ---- the cost of a cut ----
-
-constexpr float number(std::int64_t count) { return static_cast<float>(count); }
-
-/// time_of() equal blocks, whose work and wait are the figures times their counts. Registers limit the blocks per
-/// multiprocessor; each further round of blocks waits as long as the first.
-template <class Columns>
-float tensor_cost(const tuning::Cut<Columns>& fit, const Columns& work, const Columns& wait, std::int64_t blocks,
-                  int by_registers, std::size_t shared) {
-  const Load load{static_cast<float>(blocks), tuning::sum_of(fit.work, work), tuning::sum_of(fit.wait, wait)};
-  const auto by_shared = static_cast<int>(std::size_t{225 * 1024} / (shared + 1024));
-  const auto resident = static_cast<float>(std::max(1, std::min(by_registers, by_shared)));
-  return time_of({&load, 1}, {static_cast<float>(card().multiprocessors), resident, fit.exposed, 1});
-}
-
 /// Whether the card's tensor cores support the format in which a problem's factors may be read.
 inline bool on_tensor_cores(const Problem& problem) {
   return problem.tensor_cores() ? card().code >= 80 : card().doubles;

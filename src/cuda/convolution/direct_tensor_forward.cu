@@ -1,30 +1,11 @@
-#include <limits>
-
 #include "cuda/convolution/direct_tensor.cuh"
 #include "cuda/pooling.cuh"
 
 namespace tern::cuda::convolution {
 namespace {
 
-/// Rows are output positions, gathered from x; columns output channels; k is (channel, tap) in the weight's order. If y
-/// is pooled, a lane's four rows are the outputs of a window.
-struct ForwardCut {
-  int columns = 0;            // of a block; 0: nothing fits
-  int tiles = 1, splits = 1;  // of 32 rows in a block; of the sum over k
-  int image = 0, pitch = 0;   // floats of an image, and of an output channel's weights, in shared memory
-  int planes = 0;             // floats of all images there
-  std::size_t shared = 0;
-};
-
-/// Blocks whose registers fit a multiprocessor.
-template <int Across, bool Doubles>
-constexpr int forward_resident = Across == 1               ? (Doubles ? 3 : 4)
-                                 : Across == 3             ? (Doubles ? 2 : 3)
-                                 : Across == 4 && !Doubles ? 2
-                                                           : 1;
-
 template <int Across, bool Doubles, bool Pools>
-__global__ void __launch_bounds__(tensor_threads, (forward_resident<Across, Doubles>))
+__global__ void __launch_bounds__(tensor_threads, (forward_resident(Across, Doubles)))
     tensor_forward_kernel(float* y, std::uint8_t* index, const float* __restrict__ x, const float* __restrict__ weight,
                           const float* bias, const __grid_constant__ TensorSizes s,
                           const __grid_constant__ ForwardCut cut, Activation activation) {
@@ -121,60 +102,11 @@ __global__ void __launch_bounds__(tensor_threads, (forward_resident<Across, Doub
   if (cut.splits > 1) add_warps<rows_of_item>(planes, sums, cut.tiles, cut.splits, items, o_count, place, finish);
 }
 
-int resident(const Problem& problem, int columns) {
-  int blocks = 1;
-  with_columns(columns, [&](auto across) {
-    blocks = problem.tensor_cores() ? forward_resident<across.value, false> : forward_resident<across.value, true>;
-  });
-  return blocks;
-}
-
-ForwardCut find_cut(const Problem& p) {
-  const tuning::Costs& costs = tuning::costs();
-  const TensorSizes s = tensor_sizes(p);
-  const auto& fit = p.tensor_cores() ? costs.rounded_forward : costs.strict_forward;
-  const int slices = padded(s.length, tensor_depth) / tensor_depth;
-  const std::int64_t rows = p.positions();
-  ForwardCut best;
-  float best_cost = std::numeric_limits<float>::max();
-  for (const int columns : column_choices)
-    for (int tiles = 1; tiles <= 64; tiles *= 2)
-      for (int splits = 1; splits == 1 || splits * tiles <= tensor_warps; splits *= 2) {
-        if (columns > 8 && columns - 8 >= padded(s.O, 8)) continue;  // a smaller one holds them
-        if (splits > slices) continue;
-        ForwardCut cut;
-        cut.columns = columns, cut.tiles = tiles, cut.splits = splits;
-        const std::int64_t covered = std::int64_t{tiles} * tensor_rows;
-        const std::int64_t images =
-            std::min(p.N, covered % s.area == 0 ? covered / s.area : (covered + s.area - 2) / s.area + 1);
-        if (images * s.C * s.plane > (1 << 20)) continue;
-        cut.image = padded(std::int64_t{s.C} * s.plane, 4), cut.planes = static_cast<int>(images) * cut.image;
-        cut.pitch = pitch_of_rows(s.length);
-        const std::size_t head = static_cast<std::size_t>(slices * tensor_depth + columns) * sizeof(float);
-        const std::size_t staged = static_cast<std::size_t>(cut.planes + columns * cut.pitch) * sizeof(float);
-        cut.shared = head + (splits == 1 ? staged : std::max(staged, split_bytes(columns, tiles, splits)));
-        if (cut.shared > shared_limit()) continue;
-        const std::int64_t blocks = ceil_div(rows, covered) * ceil_div(s.O, columns);
-        const float packs = number(static_cast<std::int64_t>(staged)) / (128 * 1000), across = number(columns / 8),
-                    in_block = number(tiles);
-        const float turns = number(ceil_div(tiles * splits, tensor_warps)), split = splits > 1 ? 1 : 0;
-        const float products = number(tiles * slices) / 100, in_turn = number(ceil_div(slices, splits)) * turns / 10;
-        const float cost = tensor_cost(fit,
-                                       {1, packs, products, products * across,
-                                        split * number(tiles * splits) * across / 100, in_block * across / 100},
-                                       {1, packs, in_turn, in_turn * across, split, turns * across / 10}, blocks,
-                                       resident(p, columns), cut.shared);
-        if (cost < best_cost) {
-          best = cut;
-          best_cost = cost;
-        }
-      }
-  return best;
-}
-
 ForwardCut chosen_cut(const Problem& problem) {
-  struct Rule;
-  return remembered<Rule>(problem, [&] { return find_cut(problem); });
+  struct Key;
+  return tuning::cut_of<Key>(problem, problem.rule, [&](const tuning::Costs& costs) {
+    return find_forward_cut(tuning::figures(), costs, problem, problem.tensor_cores());
+  });
 }
 
 bool fits(const Problem& problem) {
@@ -191,6 +123,7 @@ bool fits_last(const Problem& problem) { return fits(problem) && many_short_sums
 
 void run_tensor(Context& context, const Problem& problem, const Arrays& arrays, int, void*) {
   const ForwardCut cut = chosen_cut(problem);
+  tuning::took_rule(context, problem.rule);
   with_columns(cut.columns, [&](auto across) {
     const auto run = [&](auto kernel) {
       const dim3 blocks(static_cast<unsigned>(ceil_div(problem.positions(), std::int64_t{cut.tiles} * tensor_rows)),

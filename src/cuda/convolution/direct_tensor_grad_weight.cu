@@ -1,22 +1,8 @@
-#include <limits>
-
 #include "cuda/convolution/direct_tensor.cuh"
 #include "cuda/fused_rows.cuh"
 
 namespace tern::cuda::convolution {
 namespace {
-
-/// Rows are (channel, tap), gathered from x; columns output channels; k is output positions. A block sums a slice of
-/// the images for some of the channels.
-struct GradWeightCut {
-  int columns = 0;              // of a block; 0: nothing fits
-  int channels = 1, tiles = 1;  // of x in a block, and the tiles of their rows
-  int warps = 1, splits = 1;    // of a block; of the sum over k, among them
-  int slices = 1, images_per_slice = 1;
-  int together = 1;           // images in shared memory at a time
-  int planes = 0, pitch = 0;  // floats of an image's planes, and of a row of y's gradient
-  std::size_t shared = 0;
-};
 
 template <int Across, bool Doubles>
 __global__ void __launch_bounds__(Across <= 3 ? 2 * tensor_threads : tensor_threads,
@@ -128,76 +114,11 @@ __global__ void __launch_bounds__(Across <= 3 ? 2 * tensor_threads : tensor_thre
   to[sums_of_slice - s.O + o_first + column] = total;
 }
 
-/// The time to add a million partial sums.
-float adding(const Problem& problem) {
-  return problem.tensor_cores() ? tuning::costs().rounded_adding : tuning::costs().strict_adding;
-}
-
-/// Blocks of 8 warps whose registers fit a multiprocessor.
-int resident(const Problem& problem, int columns) {
-  const bool rounds = problem.tensor_cores();
-  if (columns <= 8) return rounds ? 3 : 2;
-  return columns <= 24 || (rounds && columns <= 56) ? 2 : 1;
-}
-
-GradWeightCut find_cut(const Problem& p) {
-  const tuning::Costs& costs = tuning::costs();
-  const TensorSizes s = tensor_sizes(p);
-  const auto& fit = p.tensor_cores() ? costs.rounded_grad_weight : costs.strict_grad_weight;
-  const int depths = padded(s.area, tensor_depth) / tensor_depth;
-  GradWeightCut best;
-  float best_cost = std::numeric_limits<float>::max();
-  for (const int columns : column_choices) {
-    if (columns > 8 && columns - 8 >= padded(s.O, 8)) continue;  // a smaller one holds them
-    // The figures for TF32 are wrong here (LeNet's second layer, 32 images: 12.6 microseconds, with 32 columns 6.7).
-    if (columns == 8 && s.O > 24 && p.tensor_cores()) continue;
-    for (int chunks = 1; chunks <= s.C; ++chunks) {
-      GradWeightCut cut;
-      cut.columns = columns, cut.channels = static_cast<int>(ceil_div(s.C, chunks));
-      if (cut.channels * s.window > tensor_warps * tensor_rows) continue;
-      cut.tiles = padded(cut.channels * s.window, tensor_rows) / tensor_rows;
-      // Few rows leave a block little work: more warps wait less for each other.
-      cut.warps = columns <= 24 && cut.tiles <= 2 ? 2 * tensor_warps : tensor_warps;
-      cut.splits = cut.warps / cut.tiles;
-      cut.planes = padded(cut.channels * s.plane, 4), cut.pitch = pitch_of_rows(s.area);
-      const int image = cut.planes + std::min(columns, s.O) * cut.pitch;
-      // In addition: the table of steps, and what columns beyond the last channel read.
-      const std::size_t once = static_cast<std::size_t>(depths * tensor_depth + columns * cut.pitch) * sizeof(float);
-      const std::size_t bytes = static_cast<std::size_t>(image) * sizeof(float);
-      if (once + bytes > shared_limit()) continue;
-      const std::size_t wanted = std::max(std::min<std::size_t>(shared_limit(), 110 * 1024), once + bytes);
-      for (int per_slice = 1; per_slice <= p.N; per_slice = per_slice < 8 ? per_slice + 1 : per_slice * 5 / 4) {
-        cut.images_per_slice = per_slice, cut.slices = static_cast<int>(ceil_div(p.N, per_slice));
-        if (cut.slices > 256) continue;
-        cut.together = std::min(per_slice, static_cast<int>((wanted - once) / bytes));
-        cut.shared = std::max(once + static_cast<std::size_t>(cut.together) * bytes,
-                              cut.splits == 1 ? 0 : split_bytes(columns, cut.tiles, cut.splits));
-        if (cut.shared > shared_limit()) continue;
-        const std::int64_t blocks = cut.slices * ceil_div(s.C, cut.channels) * ceil_div(s.O, columns);
-        const float images = number(per_slice), rounds = images / number(cut.together), across = number(columns / 8);
-        const float packs = images * number(image) / (32 * 1000), products = images * number(depths * cut.tiles) / 100;
-        const float in_turn = number(ceil_div(cut.together * depths, cut.splits)) * rounds / 10;
-        const float split = cut.splits > 1 ? 1 : 0;
-        const float cost =
-            tensor_cost(fit,
-                        {1, packs, products, products * across, split * number(cut.tiles * cut.splits) * across / 100,
-                         number(cut.tiles) * across / 100},
-                        {1, packs, in_turn, in_turn * across, split, across / 10, std::ceil(rounds) - 1}, blocks,
-                        resident(p, columns) * tensor_warps / cut.warps, cut.shared) +
-            adding(p) * number(cut.slices) * number(p.weights() + p.O) / 1e6f;
-        if (cost < best_cost) {
-          best = cut;
-          best_cost = cost;
-        }
-      }
-    }
-  }
-  return best;
-}
-
 GradWeightCut chosen_cut(const Problem& problem) {
-  struct Rule;
-  return remembered<Rule>(problem, [&] { return find_cut(problem); });
+  struct Key;
+  return tuning::cut_of<Key>(problem, problem.rule, [&](const tuning::Costs& costs) {
+    return find_grad_weight_cut(tuning::figures(), costs, problem, problem.tensor_cores());
+  });
 }
 
 bool fits(const Problem& problem) {
@@ -211,6 +132,7 @@ std::size_t workspace(const Problem& problem, int) {
 void run_tensor(Context& context, const Problem& problem, const Arrays& arrays, int, void* workspace) {
   auto* const partials = static_cast<float*>(workspace);
   const GradWeightCut cut = chosen_cut(problem);
+  tuning::took_rule(context, problem.rule);
   with_columns(cut.columns, [&](auto across) {
     const auto run = [&](auto kernel) {
       const dim3 blocks(static_cast<unsigned>(cut.slices), static_cast<unsigned>(ceil_div(problem.C, cut.channels)),

@@ -1,27 +1,7 @@
-#include <limits>
-
 #include "cuda/convolution/direct_tensor.cuh"
 
 namespace tern::cuda::convolution {
 namespace {
-
-constexpr int patch = 8;  // rows and columns of a piece of y's gradient
-constexpr int patch_area = patch * patch;
-constexpr int most_units = 16;                                              // warps of a block
-constexpr int products_of(int window) { return (patch + window) / 2 * 2; }  // rows that a patch's products fall on
-constexpr int product_stride(int window) {
-  return products_of(window) * patch + 4;
-}  // of a column's, without bank conflicts
-
-/// A warp takes a patch of 8 x 8 of y's gradient, k output channels, and 8 of the columns (channel, kw). The rows of
-/// the patch are in separate registers, so a step down the window is another register: the terms of all kh for a row of
-/// x are summed there, and only the kw are added through shared memory, in order.
-struct GradXCut {
-  int channels = 0;  // of x, in a block; 0: nothing fits
-  int images = 1;    // in a block
-  int w_pitch = 0;   // floats of an output channel's weights in shared memory
-  std::size_t shared = 0;
-};
 
 /// The layout of y's gradient in shared memory: consecutive patches of 8 by 8, with zeros where there is none.
 struct Patches {
@@ -211,57 +191,18 @@ __global__ void __launch_bounds__(most_units * 32, 1)
 
 Patches patches_of(const Problem& p) {
   Patches of{};
-  of.down = static_cast<int>(ceil_div(p.OH, patch)), of.across = static_cast<int>(ceil_div(p.OW, patch));
-  of.count = of.down * of.across, of.stride = of.count * patch_area + 8;
+  const PatchCounts counts(p);
+  of.down = counts.down, of.across = counts.across, of.count = counts.count, of.stride = counts.stride;
   of.of_channel = Divisor<std::uint32_t>(of.count * patch_area), of.of_width = Divisor<std::uint32_t>(of.across);
   of.of_depth = Divisor<std::uint32_t>(padded(p.O, 8));
   return of;
 }
 
-/// For a patch: multiplications for 8 columns and 8 output channels.
-constexpr int multiplications(std::int64_t window) { return window == 3 ? 13 : 22; }
-
-GradXCut find_cut(const Problem& p) {
-  const tuning::Costs& costs = tuning::costs();
-  const int depth = padded(p.O, 8), window = static_cast<int>(p.KH), area = window * window;
-  const Patches patches = patches_of(p);
-  const auto& fit = p.tensor_cores() ? costs.rounded_grad_x : costs.strict_grad_x;
-  const auto eights = static_cast<float>(p.H * ceil_div(p.W + p.pad_w, patch) * window);
-  GradXCut best;
-  float best_cost = std::numeric_limits<float>::max();
-  for (int channels = 1; channels <= p.C; ++channels)
-    for (int images = 1; images <= 8; images *= 2) {
-      GradXCut cut;
-      cut.channels = channels, cut.images = images;
-      const int columns = padded(channels * window, 8), count = images * patches.count;
-      cut.w_pitch = padded(channels * area, 4) | 4;
-      cut.shared = static_cast<std::size_t>(depth * (cut.w_pitch + images * patches.stride) +
-                                            count * columns * product_stride(window)) *
-                   sizeof(float);
-      if (cut.shared > shared_limit()) continue;
-      const std::int64_t blocks = ceil_div(p.N, images) * ceil_div(p.C, channels);
-      const int units = count * columns / 8, of_block = std::min(units, most_units);
-      const float warps = number(of_block), turns = number(ceil_div(units, of_block));
-      const float products = number(multiplications(window) * depth / 8) / 1000;
-      // Copied in packs or one by one.
-      const bool packs = channels * area % 4 == 0 && p.C * area % 4 == 0;
-      const float weights = number(depth * channels * area) * (packs ? 1e-3f : 4e-3f);
-      const float staged = number(depth * count * patch_area) * (p.OW % 4 == 0 ? 1e-3f : 4e-3f);
-      const float sums = number(images * channels) * eights / 1000;
-      const float cost = tensor_cost(fit, {1, weights, staged, number(units) * products, sums},
-                                     {1, weights / warps, staged / warps, turns * products * 10, sums * 10 / warps},
-                                     blocks, 65536 / ((p.tensor_cores() ? 96 : 128) * 32 * of_block), cut.shared);
-      if (cost < best_cost) {
-        best = cut;
-        best_cost = cost;
-      }
-    }
-  return best;
-}
-
 GradXCut chosen_cut(const Problem& problem) {
-  struct Rule;
-  return remembered<Rule>(problem, [&] { return find_cut(problem); });
+  struct Key;
+  return tuning::cut_of<Key>(problem, problem.rule, [&](const tuning::Costs& costs) {
+    return find_grad_x_cut(tuning::figures(), costs, problem, problem.tensor_cores());
+  });
 }
 
 bool fits(const Problem& problem) {
@@ -281,6 +222,7 @@ bool fits_last(const Problem& problem) { return fits(problem) && suits_multiply_
 
 void run_tensor(Context& context, const Problem& problem, const Arrays& arrays, int, void*) {
   const GradXCut cut = chosen_cut(problem);
+  tuning::took_rule(context, problem.rule);
   const Patches patches = patches_of(problem);
   const std::int64_t column_tiles = ceil_div(cut.channels * problem.KW, 8);
   const std::int64_t row_eights = ceil_div(problem.W + problem.pad_w, patch);

@@ -9,6 +9,7 @@
 #include "cuda/choice.cuh"
 #include "cuda/elements.cuh"
 #include "cuda/fused.cuh"
+#include "cuda/tuning/costs.cuh"
 #include "tern/kernels/conv.hpp"
 
 namespace tern::cuda::convolution {
@@ -38,6 +39,7 @@ struct Problem : Conv2d {
       false;  ///< forward: the engine adds the bias, if present, and applies the activation (relu, relu6 or none)
   Precision precision = Precision::strict;
   bool deterministic = true;
+  tuning::Rule rule = tuning::Rule::fitted;  ///< how our own kernels cut it
   Alignments inputs{}, gradients{};  ///< the second for a whole backward: grad_x, grad_weight, grad_y, grad_bias
   int device = 0;
   auto operator<=>(const Problem&) const = default;

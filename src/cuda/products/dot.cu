@@ -15,7 +15,7 @@ std::string text_of(const Problem& p) {
   constexpr const char* slots[]{"matmul", "linear", "linear_backward"};
   return message(slots[static_cast<int>(p.slot)], " ", p.batch, " times ", p.m, " x ", p.k, p.transpose_a ? "^T" : "",
                  " by ", p.k, " x ", p.n, p.transpose_b ? "^T, " : ", ", name_of(p.in), ", ", name_of(p.precision),
-                 p.deterministic ? ", deterministic" : "",
+                 p.deterministic ? ", deterministic" : "", p.rule == tuning::Rule::plain ? ", plain cuts" : "",
                  p.device == 0 ? std::string() : message(", card ", p.device));
 }
 

@@ -41,22 +41,12 @@ void launch_product(const Context& context, const Product& product, std::int64_t
     launch(context, grid, product_kernel<Shape, KA, KB, false>, KernelArguments<ProductArguments, false>{arguments});
 }
 
-}  // namespace
-
-bool product_exists(int tile, bool by_rows) {
-  bool fits = false;
-  with_tile<false>(tile, [&]<class Shape>(std::type_identity<Shape>) { fits = fits_card<Shape>(); });
-  return fits && (by_rows || tile == 1 || tile == 3);
-}
-
-namespace {
-
 template <bool Tensor>
 void run(const Context& context, const Product& product, const Problem& problem, int tile) {
   const std::int64_t batch = problem.batch, stride_a = problem.stride_a, stride_b = problem.stride_b;
   with_tile<Tensor>(tile, [&]<class Shape>(std::type_identity<Shape>) {
     if (row_by_row(problem)) return launch_product<Shape, true, true>(context, product, batch, stride_a, stride_b);
-    // The other layouts only come from matmul: two tile shapes are enough for them.
+    // See tile_exists.
     if constexpr (std::is_same_v<Shape, Tile1<Tensor>> || std::is_same_v<Shape, Tile3<Tensor>>) {
       if (!problem.transpose_a) return launch_product<Shape, true, false>(context, product, batch, stride_a, stride_b);
       if (problem.transpose_b) return launch_product<Shape, false, true>(context, product, batch, stride_a, stride_b);

@@ -1,19 +1,11 @@
 #pragma once
-// Our own float32 products, and the rule that gives each shape its tiles and splits. The rule is arithmetic rather than
-// a timing, so results are the same bits in every process.
+// Our own float32 products, and the rule that gives each shape its tiles and splits (cuts.cuh).
 
+#include "cuda/products/cuts.cuh"
 #include "cuda/products/problem.cuh"
 #include "cuda/products/tile.cuh"
 
 namespace tern::cuda::products {
-
-/// A tile shape (an index into the list in tiles.cuh) and the split of each sum. `cost` is the rule's estimate in
-/// microseconds.
-struct Tiling {
-  int tile = 0, split = 1;            ///< of the product, or of the weight's gradient
-  int tile_data = 0, split_data = 1;  ///< of the gradient of x
-  float cost = 0;
-};
 
 /// Whether our tiles run on tensor cores: if float32 factors may be read as TF32 and the multiply-adds matter beside
 /// the waits, which they do not in a backward pass of few rows.
@@ -24,6 +16,8 @@ inline bool on_tensor_cores(const Problem& problem) {
 
 /// Whether both factors are stored along k.
 inline bool row_by_row(const Problem& problem) { return !problem.transpose_a && problem.transpose_b; }
+
+Sizes sizes_of(const Problem& problem);
 
 /// Uses only the forced algorithms of the context: "product_tile" (of the product, or of the weight's gradient) and
 /// "product_split", the split of every split sum.
@@ -37,11 +31,5 @@ void own_product(const Context& context, const Product& product, const Problem& 
 /// Both gradients of a linear layer in one kernel; a product without `out` is skipped.
 void own_backward(const Context& context, const Product& weight, const Product& data, const Problem& problem,
                   const Tiling& tiling);
-
-/// The existing tilings, for the rule and for benchmarks.
-bool product_exists(int tile, bool by_rows);
-bool backward_exists(int tile, int tile_data);
-inline constexpr int tile_shapes = 6;
-inline constexpr int largest_split = 8;  ///< the largest cluster that every card with clusters supports
 
 }  // namespace tern::cuda::products

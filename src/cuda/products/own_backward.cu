@@ -45,14 +45,6 @@ void launch_backward(const Context& context, const Product& weight, const Produc
 
 }  // namespace
 
-bool backward_exists(int tile, int tile_data) {
-  bool fits = false;
-  with_pair<false>(tile, tile_data, [&]<class Weight, class Data>(Pair<Weight, Data>) {
-    fits = fits_card<Weight>() && fits_card<Data>();
-  });
-  return fits;
-}
-
 void own_backward(const Context& context, const Product& weight, const Product& data, const Problem& problem,
                   const Tiling& tiling) {
   Product for_weight = weight, for_data = data;

@@ -8,6 +8,7 @@
 #include "cuda/choice.cuh"
 #include "cuda/elements.cuh"
 #include "cuda/fused.cuh"
+#include "cuda/tuning/costs.cuh"
 #include "tern/kernels/dot.hpp"
 
 namespace tern::cuda::products {
@@ -23,6 +24,7 @@ struct Problem : kernels::Matmul {
   Element in = Element::float32, out = Element::float32;  ///< of the factors; of out and bias
   Precision precision = Precision::strict;
   bool deterministic = true;
+  tuning::Rule rule = tuning::Rule::fitted;  ///< how our own kernels cut it
   /// alignment_of the arrays; 0: absent. In a backward pass a, b and out are x, weight and y.
   struct Alignments {
     std::uint32_t out = 0, a = 0, b = 0, bias = 0;

@@ -21,11 +21,6 @@ void sliced_backward(const Context& context, const Product& weight, const Produc
 
 // ---- the rule (sliced_rule.cu) ----
 
-/// An index into ForwardShapes, or into BackwardShapes (sliced_shapes.cuh), and whether factors become doubles or TF32.
-struct Slices {
-  int shape = 0;
-  bool doubles = true;
-};
 Slices slices_of(const Context& context, const Problem& problem);
 Slices slices_of_backward(const Context& context, const Problem& problem);
 

@@ -1,12 +1,9 @@
 #include <algorithm>
 #include <iterator>
-#include <limits>
 #include <string_view>
 
-#include "cuda/cost.cuh"
-#include "cuda/products/sliced_shapes.cuh"
+#include "cuda/products/sliced.cuh"
 #include "cuda/products/slots.cuh"
-#include "cuda/tuning/costs.cuh"
 
 namespace tern::cuda::products {
 
@@ -42,78 +39,35 @@ bool prefers_sliced_backward(const Problem& p) {
 
 namespace {
 
-Load load_of(const tuning::Block& of, std::int64_t blocks, std::int64_t k) {
-  const float thousands = static_cast<float>(k) / 1000;
-  return {static_cast<float>(blocks), of.work_once + of.work_k * thousands, of.wait_once + of.wait_k * thousands};
-}
-
-using tuning::Costs;
-static_assert(forward_shapes == tuning::forward_slices && backward_shapes == tuning::backward_slices);
-
-Occupancy occupancy_of(float resident, float exposed, float again) {
-  return {static_cast<float>(card().multiprocessors), resident, exposed, again};
-}
-
-template <bool Doubles>
-float forward_cost(const Costs& costs, const Problem& p, int number) {
-  const tuning::Slices& fit = Doubles ? costs.strict_slices : costs.rounded_slices;
-  Load load;
-  with_slices<ForwardShapes<Doubles>>(number, [&]<class Shape>(std::type_identity<Shape>) {
-    load = load_of(fit.of[number], Shape::tiles(p.m, p.n), p.k);
-  });
-  return time_of({&load, 1}, occupancy_of(fit.resident[number], fit.exposed, fit.again));
-}
-
-template <bool Doubles>
-float backward_cost(const Costs& costs, const Problem& p, int number) {
-  const tuning::SlicePairs& fit = Doubles ? costs.strict_pairs : costs.rounded_pairs;
-  Load loads[2];
-  with_slices<BackwardShapes<Doubles>>(number, [&]<class Pair>(std::type_identity<Pair>) {
-    if (p.gradients.b != 0) loads[0] = load_of(fit.weight[number], Pair::weight::tiles(p.n, p.k), p.m);
-    if (p.gradients.a != 0) loads[1] = load_of(fit.data[number], Pair::data::tiles(p.m, p.k), p.n);
-  });
-  return time_of(loads, occupancy_of(fit.resident[number], fit.exposed, fit.again));
-}
-
 // Rows x columns of a block's tiles / warps per tile (/ slices per warp); for the weight's gradient and x's.
 constexpr const char* forward_names[]{"16x16/16/1", "16x16/16/4", "16x16/8/2", "16x32/8/2",
                                       "32x32/16/1", "32x32/8/2",  "16x64/4/2", "32x128/4/1"};
 constexpr const char* backward_names[]{"16x32/8+16x16/8",   "16x32/8+16x32/8", "16x64/4+16x32/8", "16x128/2+16x16/8",
                                        "16x32/16+16x16/16", "32x32/8+16x32/8", "32x64/4+16x32/8", "32x128/2+16x32/8"};
-static_assert(std::size(forward_names) == forward_shapes && std::size(backward_names) == backward_shapes);
+static_assert(std::size(forward_names) == tuning::forward_slices);
+static_assert(std::size(backward_names) == tuning::backward_slices);
 
 /// The forced one, else the cheapest of the first `count`. If factors may be read as TF32, doubles win for
 /// latency-bound sizes; they need a card that supports them.
-template <class Rule, std::size_t Count>
+template <class Key, std::size_t Count, class Find>
 Slices chosen_of(const Context& context, const char* decision, const char* const (&names)[Count], int count,
-                 const Problem& problem, float (*doubles_cost)(const Costs&, const Problem&, int),
-                 float (*rounded_cost)(const Costs&, const Problem&, int)) {
-  const Costs& costs = tuning::costs();
+                 const Problem& problem, const Find& find) {
   const std::string_view factors = forced_algorithm(context, "slice_factors");
   const bool may_round = problem.precision != Precision::strict;
-  const bool by_tf32 = may_round && !(factors == "doubles" && card().doubles);
-  const bool by_doubles = card().doubles && !(factors == "tf32" && may_round);
-  const auto cheapest = [&](int first, int end) {
-    Slices best;
-    float least = std::numeric_limits<float>::max();
-    const auto consider = [&](int number, bool doubles) {
-      const float guess = (doubles ? doubles_cost : rounded_cost)(costs, problem, number);
-      if (guess >= least) return;
-      best = {number, doubles};
-      least = guess;
-    };
-    for (int i = first; i < end; ++i) {
-      if (by_doubles) consider(i, true);
-      if (by_tf32) consider(i, false);
-    }
-    return best;
-  };
+  SlicesAllowed allowed{0, count, card().doubles && !(factors == "tf32" && may_round),
+                        may_round && !(factors == "doubles" && card().doubles)};
   int forced = count;
   if (const std::string_view name = forced_algorithm(context, decision); !name.empty())
     forced = static_cast<int>(std::find(std::begin(names), std::end(names), name) - std::begin(names));
-  const Slices chosen = forced < count    ? cheapest(forced, forced + 1)
-                        : factors.empty() ? remembered<Rule>(problem, [&] { return cheapest(0, count); })
-                                          : cheapest(0, count);
+  if (forced < count) allowed.first = forced, allowed.end = forced + 1;
+  const auto cheapest = [&](const tuning::Costs& costs) {
+    return find(tuning::figures(), costs, sizes_of(problem), allowed);
+  };
+  const bool free = forced >= count && factors.empty();
+  const Slices chosen = free || tuning::Watch::current() != nullptr
+                            ? tuning::cut_of<Key>(problem, problem.rule, cheapest)
+                            : cheapest(tuning::costs(problem.rule));
+  tuning::took_rule(context, problem.rule);
   took_algorithm(context, decision, names[chosen.shape]);
   took_algorithm(context, "slice_factors", chosen.doubles ? "doubles" : "tf32");
   return chosen;
@@ -122,15 +76,14 @@ Slices chosen_of(const Context& context, const char* decision, const char* const
 }  // namespace
 
 Slices slices_of(const Context& context, const Problem& problem) {
-  struct Rule;
-  return chosen_of<Rule>(context, "product_slices", forward_names, forward_shapes, problem, forward_cost<true>,
-                         forward_cost<false>);
+  struct Key;
+  return chosen_of<Key>(context, "product_slices", forward_names, tuning::forward_slices, problem, find_slices);
 }
 
 Slices slices_of_backward(const Context& context, const Problem& problem) {
-  struct Rule;
-  return chosen_of<Rule>(context, "backward_slices", backward_names, in_packs(problem) ? backward_shapes : 1, problem,
-                         backward_cost<true>, backward_cost<false>);
+  struct Key;
+  return chosen_of<Key>(context, "backward_slices", backward_names, in_packs(problem) ? tuning::backward_slices : 1,
+                        problem, find_backward_slices);
 }
 
 }  // namespace tern::cuda::products

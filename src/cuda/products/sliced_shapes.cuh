@@ -42,7 +42,24 @@ void with_slices(int number, const Body& body) {
   }
   (std::make_index_sequence<std::tuple_size_v<Shapes>>{});
 }
-inline constexpr int forward_shapes = std::tuple_size_v<ForwardShapes<false>>;
-inline constexpr int backward_shapes = std::tuple_size_v<BackwardShapes<false>>;
+
+// What the rules know of them (tuning/sizes.cuh).
+template <class Shape>
+constexpr bool has_size(const tuning::SliceSize& size) {
+  return Shape::rows == size.rows && Shape::columns == size.columns && Shape::beside == size.beside &&
+         Shape::warps == size.warps && Shape::slices == size.slices;
+}
+template <class Forward, class Backward>
+constexpr bool have_sizes() {
+  return []<std::size_t... I>(std::index_sequence<I...>) {
+    return (has_size<std::tuple_element_t<I, Forward>>(tuning::forward_sizes[I]) && ...) &&
+           (has_size<typename std::tuple_element_t<I, Backward>::weight>(tuning::weight_sizes[I]) && ...) &&
+           (has_size<typename std::tuple_element_t<I, Backward>::data>(tuning::data_sizes[I]) && ...);
+  }
+  (std::make_index_sequence<std::tuple_size_v<Forward>>{});
+}
+static_assert(have_sizes<ForwardShapes<true>, BackwardShapes<true>>());
+static_assert(std::tuple_size_v<ForwardShapes<true>> == tuning::forward_slices);
+static_assert(std::tuple_size_v<BackwardShapes<true>> == tuning::backward_slices);
 
 }  // namespace tern::cuda::products

@@ -14,6 +14,7 @@ inline Problem problem_of(const Context& context, Slot slot, Element element, co
   problem.in = problem.out = element;
   problem.precision = context.precision;
   problem.deterministic = context.deterministic;
+  problem.rule = tuning::rule_of(context);
   problem.device = card().device;
   return problem;
 }

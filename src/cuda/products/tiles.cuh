@@ -49,15 +49,19 @@ void with_tile(int tile, const Body& body) {
   }
 }
 
-/// Older cards have less shared memory than the larger tiles need.
+// What the rules know of them (tuning/sizes.cuh).
 template <class Shape>
-bool fits_card() {
-  constexpr std::size_t bytes =
-      std::max({Shape::shared_bytes(true, true), Shape::shared_bytes(true, false), Shape::shared_bytes(false, false)});
-  return bytes <= card().shared_per_block;
+constexpr bool has_size(const tuning::TileSize& size) {
+  return Shape::rows == size.rows && Shape::columns == size.columns && Shape::depth == size.depth &&
+         Shape::resident == size.resident &&
+         size.shared == std::max({Shape::shared_bytes(true, true), Shape::shared_bytes(true, false),
+                                  Shape::shared_bytes(false, false)});
 }
+static_assert(has_size<Tile0<false>>(tuning::tile_sizes[0]) && has_size<Tile1<false>>(tuning::tile_sizes[1]) &&
+              has_size<Tile2<false>>(tuning::tile_sizes[2]) && has_size<Tile3<false>>(tuning::tile_sizes[3]) &&
+              has_size<Tile4<false>>(tuning::tile_sizes[4]) && has_size<Tile5<false>>(tuning::tile_sizes[5]));
 
-/// Calls body with one of the compiled pairs of tiles; false for the others.
+/// Calls body with one of the compiled pairs of tiles (pair_exists); false for the others.
 template <bool Tensor, class Body>
 bool with_pair(int weight, int data, const Body& body) {
   switch (weight * 10 + data) {

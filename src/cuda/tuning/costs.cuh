@@ -1,8 +1,13 @@
 #pragma once
 // What a block of our own kernels takes, for the rules that cut their work. An architecture that was measured has a
-// file of figures: sm90.cuh.
+// file of costs (sm90.cuh), which benchmarks/fit_costs writes. For every other one they are arithmetic on what is known
+// of the card (plain.cu).
+
+#include <cstddef>
+#include <cstdint>
 
 #include "tern/core/member_list.hpp"
+#include "tern/kernels/context.hpp"
 
 namespace tern::cuda::tuning {
 
@@ -13,7 +18,7 @@ struct Block {
   float work_k, work_once, wait_k, wait_once;
 };
 
-constexpr int tiles = 6, forward_slices = 8, backward_slices = 8;  // shapes
+constexpr int tiles = 6, forward_slices = 8, backward_slices = 8;  // shapes: sizes.cuh
 
 /// Tiles of tiles.cuh: the cost of a split sum, that of each of its parts, and the fraction of all multiprocessors that
 /// clusters of 1, 2, 4 and 8 blocks reach.
@@ -87,7 +92,36 @@ float sum_of(const Columns& figures, const Columns& counts) {
   return sum;
 }
 
-/// Those that the rules use on every card: no other architecture has been measured.
-const Costs& costs();
+/// What is known of a card without measuring anything on it.
+struct Figures {
+  int capability = 0;  ///< compute capability, times ten
+  int multiprocessors = 1;
+  std::size_t shared_per_block = 48 * 1024;  ///< the most dynamic shared memory that a block may request
+  bool clusters = false;                     ///< whether blocks may share a sum
+  float clock = 1000;                        ///< cycles per microsecond
+  float multiply_adds = 64;                  ///< float32, per cycle and multiprocessor
+  float doubles = 2;                         ///< the same of doubles, by tensor cores where it has such
+  float tf32 = 64;                           ///< the same of TF32
+  float bytes = 64;                          ///< that reach a multiprocessor from the cache of the card per cycle
+};
+/// Of a card with this compute capability (times ten): the rates of its architecture. The caller knows the rest.
+Figures figures_of(int capability);
+/// Of the thread's current card.
+const Figures& figures();
+
+/// Where the costs come from. Part of every problem, because a cut decides the order of a sum.
+enum class Rule : std::uint8_t { fitted, plain };
+/// The rule of the thread's current card: `fitted` if there is a file for its architecture. "cut_rule" forces one.
+Rule rule_of(const Context& context);
+/// To be called where a problem is cut: reports the rule if one is forced.
+void took_rule(const Context& context, Rule rule);
+const char* name_of(Rule rule);
+
+/// The costs of the thread's current card.
+const Costs& costs(Rule rule);
+/// Those of the file for an architecture; null if there is none.
+const Costs* fitted_costs(int capability);
+/// By arithmetic on the card's figures.
+Costs plain_costs(const Figures& figures);
 
 }  // namespace tern::cuda::tuning

@@ -113,7 +113,7 @@ cudaError_t cudaGetLastError();
 const char* cudaGetErrorString(cudaError_t status);
 const char* cudaGetErrorName(cudaError_t status);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
-enum cudaDeviceAttr { cudaDevAttrSingleToDoublePrecisionPerfRatio };
+enum cudaDeviceAttr { cudaDevAttrSingleToDoublePrecisionPerfRatio, cudaDevAttrClockRate };
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, void (*kernel)());
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value);
