@@ -2,7 +2,7 @@
 // "error", the largest difference from the outputs in DATA ("output.0", ...) for its inputs ("input.0", ...), relative
 // to the largest of them, how many nodes the program has, and why it is not recorded. It then reads seconds from
 // standard input, a line for each measurement, and prints the least and the median milliseconds and the least of the
-// processor time. MODE names another mode than vectorized; PHASE=profile prints a profile of the program's graph,
+// processor time. MODE names another mode than vectorized, PRECISION=tf32 another precision than strict; FASTEST lets algorithms not repeat their bits; PHASE=profile prints a profile of the program's graph,
 // PHASE=graph its text.
 
 #include <algorithm>
@@ -44,12 +44,13 @@ double difference(const Tensor& found, const Tensor& expected) {
   return largest == 0 ? apart : apart / largest;
 }
 
-void measure(const graph::Program& program, const std::vector<Tensor>& inputs, double seconds) {
+void measure(Device& device, const graph::Program& program, const std::vector<Tensor>& inputs, double seconds) {
   std::vector<double> times, processor;
   for (double total = 0; total < seconds || times.size() < 3; total += times.back()) {
     const auto start = std::chrono::steady_clock::now();
     const std::clock_t clock = std::clock();
     program(inputs);
+    device.synchronize();
     processor.push_back(static_cast<double>(std::clock() - clock) / CLOCKS_PER_SEC);
     times.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   }
@@ -60,7 +61,9 @@ void measure(const graph::Program& program, const std::vector<Tensor>& inputs, d
 }
 
 int run(const std::string& model, const std::string& data, int threads) {
-  const Device device{setting("MODE", "vectorized"), {.threads = threads}};
+  Device device{setting("MODE", "vectorized"), {.threads = threads,
+                                                .precision = precision_of(setting("PRECISION", "strict")),
+                                                .deterministic = std::getenv("FASTEST") == nullptr}};
   const std::map<std::string, Tensor> arrays = io::load_npz(data);
   const std::vector<Tensor> inputs = listed(arrays, "input"), expected = listed(arrays, "output");
   const graph::Graph net = onnx::load(model);
@@ -84,7 +87,7 @@ int run(const std::string& model, const std::string& data, int threads) {
   std::printf("error %.3g nodes %zu %s\n", error, program.graph().structure().nodes.size(),
               program.unrecorded().c_str());
   std::fflush(stdout);
-  for (double seconds = 0; std::cin >> seconds;) measure(program, inputs, seconds);
+  for (double seconds = 0; std::cin >> seconds;) measure(device, program, inputs, seconds);
   return 0;
 }
 

@@ -3,14 +3,16 @@
 
 Each network is exported with random weights (once: FOLDER keeps the files), ONNX Runtime computes its outputs, and the
 program onnx_nets compares Tern's with them. With --seconds both are timed at batch 1 in interleaved pairs, wall clock
-and processor time; ONNX Runtime with and without spinning threads.
+and processor time; ONNX Runtime with and without spinning threads. With --mode cuda the peer is PyTorch on the same GPU:
+the best of eager and one CUDA graph, with channels first and last, of the network that was exported.
 
 usage: onnx_nets.py PROGRAM FOLDER [NAME ...] [--set thirty|more|all] [--exporter script|dynamo] [--opset N]
-                    [--seconds S --rounds R] [--threads N]
+                    [--seconds S --rounds R] [--threads N] [--mode vectorized|cuda] [--precision strict|tf32]
 exit status: 0; 1 where a network fails or is further than 1e-4 from ONNX Runtime
 """
 
 import argparse
+import os
 import pathlib
 import subprocess
 import sys
@@ -70,6 +72,30 @@ def measured(session, feeds, seconds):
     return 1e3 * min(times), 1e3 * sorted(times)[len(times) // 2], 1e3 * min(processor)
 
 
+def on_gpu(name, seconds, precision):
+    """-> milliseconds of PyTorch's fastest way, and its name"""
+    import torch
+
+    import sweep
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
+    torch.backends.mha.set_fastpath_enabled(True)
+
+    def make(layout):
+        net, inputs = onnx_zoo.make(name)
+        inputs = [each.cuda() for each in inputs]
+        net = net.cuda().eval()
+        if all(each.ndim == 4 for each in inputs):
+            net, inputs = net.to(memory_format=layout), [each.to(memory_format=layout) for each in inputs]
+
+        def run():
+            with torch.inference_mode():
+                net(*inputs)
+        return run
+    best, how = sweep.best_of(make, seconds)
+    return best / 1e3, how
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("program")
@@ -81,6 +107,8 @@ def main():
     parser.add_argument("--seconds", type=float, default=0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--mode", choices=["vectorized", "cuda"], default="vectorized")
+    parser.add_argument("--precision", choices=["strict", "tf32"], default="strict")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     sets = {"thirty": onnx_zoo.thirty, "more": onnx_zoo.more, "all": onnx_zoo.thirty + onnx_zoo.more}
@@ -94,17 +122,25 @@ def main():
                   flush=True)
             continue
         program = subprocess.Popen([options.program, str(file), str(data), str(options.threads)], text=True,
-                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   env=os.environ | {"MODE": options.mode, "PRECISION": options.precision})
         first = program.stdout.readline().strip()
         if not first.startswith("error"):
             rest = program.communicate()[0]
             print(f"{name}: FAILED {first} {rest.strip()} (exit {program.returncode})", flush=True)
             bad += 1
             continue
-        far = float(first.split()[1]) > 1e-4
+        far = float(first.split()[1]) > (1e-4 if options.precision == "strict" else 1e-2)
         bad += far
         line = f"{name}: {'FAR ' if far else ''}{first}"
-        if options.seconds:
+        if options.seconds and options.mode == "cuda":
+            theirs, tern = (float("inf"), "none"), float("inf")
+            for _ in range(options.rounds):
+                print(options.seconds, file=program.stdin, flush=True)
+                tern = min(tern, float(program.stdout.readline().split()[1]))
+                theirs = min(theirs, on_gpu(name, options.seconds, options.precision))
+            line += f" | tern {tern:.3f} ms | PyTorch {theirs[0]:.3f} ms ({theirs[1]}) | ratio {theirs[0] / tern:.2f}"
+        elif options.seconds:
             arrays = np.load(data)
             whole = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
             names = [one.name for one in whole.get_inputs()]
