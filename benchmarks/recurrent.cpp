@@ -1,7 +1,7 @@
-// One recurrent layer over a sequence, beside peers/recurrent.py: recurrent lstm|gru STEPS BATCH WIDTH THREADS reads
-// "forward SECONDS" or "training SECONDS" from standard input, a line for each measurement, and prints the least
-// milliseconds of a call. Inputs are as wide as the hidden state; training is forward, and backward to all weights and
-// the input.
+// One recurrent layer over a sequence, beside peers/recurrent.py: recurrent lstm|gru STEPS BATCH WIDTH THREADS [MODE]
+// reads "forward|training SECONDS [strict|tf32]" from standard input, a line for each measurement, and prints the least
+// milliseconds of a call that waits for its result. Inputs are as wide as the hidden state; training is forward, and
+// backward to all weights and the input. A mode that captures replays a recording.
 
 #include "tern/operators/recurrent.hpp"
 
@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
+#include <sstream>
 #include <string>
 
 #include "tern/tern.hpp"
@@ -31,30 +32,40 @@ double least_milliseconds(double seconds, const Call& call) {
   return 1e3 * least;
 }
 
-int run(char** argv) {
+int run(int argc, char** argv) {
   const bool lstm = argv[1] == std::string("lstm");
   const std::int64_t steps = std::atoi(argv[2]), batch = std::atoi(argv[3]), width = std::atoi(argv[4]);
-  const Device device{"vectorized", {.threads = std::atoi(argv[5])}};
+  const Device made{argc > 6 ? argv[6] : "vectorized", {.threads = std::atoi(argv[5])}};
   Generator generator(1);
   const std::int64_t rows = (lstm ? 4 : 3) * width;
   std::vector<Tensor> all{randn({steps, batch, width}, generator)};
   for (const Shape& shape : {Shape{rows, width}, Shape{rows, width}, Shape{rows}, Shape{rows}})
     all.push_back(op::mul(randn(shape, generator), 0.05));
-  const auto layer = [&] {
-    return lstm ? op::lstm(all[0], {}, {}, all[1], all[2], all[3], all[4])
-                : op::gru(all[0], {}, all[1], all[2], all[3], all[4]);
-  };
-  std::string kind;
-  for (double seconds = 0; std::cin >> kind >> seconds;) {
+  std::string line, kind, precision;
+  while (std::getline(std::cin, line)) {
+    double seconds = 0;
+    precision = "strict";
+    std::istringstream(line) >> kind >> seconds >> precision;
+    Device device{
+        made.mode(),
+        {.threads = std::atoi(argv[5]), .precision = precision == "tf32" ? Precision::tf32 : Precision::strict}};
     const bool trains = kind == "training";
-    for (Tensor& each : all) each.set_requires_grad(trains);
-    const double time = least_milliseconds(seconds, [&] {
-      const std::vector<Tensor> results = layer();
-      if (!trains) return;
-      op::sum(results[0]).backward();
-      for (Tensor& each : all) each.zero_grad();
+    // The inputs outlive the step, so a replay copies none; its result is the last state.
+    Step step([&](const std::vector<Tensor>&) {
+      std::vector<Tensor> t;
+      for (const Tensor& each : all) t.push_back(each.detach().set_requires_grad(trains));
+      const std::vector<Tensor> results =
+          lstm ? op::lstm(t[0], {}, {}, t[1], t[2], t[3], t[4]) : op::gru(t[0], {}, t[1], t[2], t[3], t[4]);
+      if (trains) op::sum(results[0]).backward();
+      return std::vector<Tensor>{results[1].detach()};
     });
-    std::printf("%.4f\n", time);
+    const auto call = [&] {
+      step.run_all({});
+      device.synchronize();
+    };
+    for (int i = 0; i < 3; ++i) call();
+    expects(step.replays() > 0 || device.mode().capture == nullptr, "not recorded: ", step.unrecorded());
+    std::printf("%.4f\n", least_milliseconds(seconds, call));
     std::fflush(stdout);
   }
   return 0;
@@ -63,12 +74,12 @@ int run(char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 6) {
-    std::fprintf(stderr, "usage: recurrent lstm|gru STEPS BATCH WIDTH THREADS\n");
+  if (argc != 6 && argc != 7) {
+    std::fprintf(stderr, "usage: recurrent lstm|gru STEPS BATCH WIDTH THREADS [MODE]\n");
     return 2;
   }
   try {
-    return run(argv);
+    return run(argc, argv);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

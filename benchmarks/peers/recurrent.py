@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""LSTM and GRU layers beside PyTorch's: the least time of a call, in interleaved rounds.
+"""LSTM and GRU layers beside PyTorch's: the least time of a call that waits for its result, in interleaved rounds.
 
 usage: recurrent.py PROGRAM [--steps 128] [--widths 128,256,512,1024] [--batches 1,8,32,128] [--kinds forward,training]
-                    [--cells lstm,gru] [--seconds S] [--rounds R] [--threads N]
-Prints a table of ratios, PyTorch's time divided by Tern's, and the times in milliseconds behind them.
+                    [--cells lstm,gru] [--precisions strict] [--seconds S] [--rounds R] [--threads N] [--mode MODE]
+Prints tables of ratios, PyTorch's time divided by Tern's, and the times in milliseconds behind them. With --mode cuda
+PyTorch runs on the GPU: eagerly and as a CUDA graph, of which the faster counts.
 """
 
 import argparse
@@ -13,21 +14,57 @@ import time
 import torch
 
 
-def theirs(layer, x, trains, seconds):
-    least, total, calls = 1e9, 0, 0
-    x.requires_grad_(trains)
-    while total < seconds or calls < 3:
-        start = time.perf_counter()
-        if trains:
-            layer(x)[0].sum().backward()
-            layer.zero_grad(set_to_none=True)
-            x.grad = None
-        else:
+class Peer:
+    def __init__(self, cell, steps, batch, width, trains, precision, device):
+        self.device, self.trains = device, trains
+        self.tf32 = precision == "tf32"
+        self.layer = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU}[cell](width, width).to(device)
+        self.layer.flatten_parameters()
+        self.x = torch.randn(steps, batch, width, device=device, requires_grad=trains)
+        self.variants = [self.call]
+        if device == "cuda":
+            try:
+                self.variants.append(self.graph())
+            except RuntimeError as error:
+                print(f"not captured: {error}", flush=True)
+
+    def call(self):
+        if not self.trains:
             with torch.inference_mode():
-                layer(x)
-        now = time.perf_counter() - start
-        least, total, calls = min(least, now), total + now, calls + 1
-    return 1e3 * least
+                return self.layer(self.x)[0]
+        return torch.autograd.grad(self.layer(self.x)[0].sum(), [self.x, *self.layer.parameters()])
+
+    def set_precision(self):
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = self.tf32
+
+    def graph(self):
+        self.set_precision()
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(3):
+                self.call()
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self.kept = self.call()
+        return graph.replay
+
+    def least(self, seconds):
+        self.set_precision()
+        wait = torch.cuda.synchronize if self.device == "cuda" else lambda: None
+        least = 1e9
+        for run in self.variants:
+            total, calls = 0, 0
+            run()
+            wait()
+            while total < seconds or calls < 3:
+                start = time.perf_counter()
+                run()
+                wait()
+                now = time.perf_counter() - start
+                least, total, calls = min(least, now), total + now, calls + 1
+        return 1e3 * least
 
 
 def main():
@@ -38,36 +75,47 @@ def main():
     parser.add_argument("--batches", default="1,8,32,128")
     parser.add_argument("--kinds", default="forward,training")
     parser.add_argument("--cells", default="lstm,gru")
+    parser.add_argument("--precisions", default="strict")
     parser.add_argument("--seconds", type=float, default=0.3)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--mode", default="vectorized")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    batches = [int(each) for each in options.batches.split(",")]
-    ratios = []
-    for cell in options.cells.split(","):
-        for kind in options.kinds.split(","):
-            print(f"| {cell}, {kind} | " + " | ".join(f"batch {each}" for each in batches) + " |", flush=True)
-            for width in (int(each) for each in options.widths.split(",")):
-                cells = []
-                for batch in batches:
-                    program = subprocess.Popen([options.program, cell, str(options.steps), str(batch), str(width),
-                                                str(options.threads)], text=True, stdin=subprocess.PIPE,
-                                               stdout=subprocess.PIPE)
-                    layer = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU}[cell](width, width)
-                    x = torch.randn(options.steps, batch, width)
+    device = "cuda" if options.mode.startswith("cuda") else "cpu"
+    cells, precisions, kinds = (each.split(",") for each in (options.cells, options.precisions, options.kinds))
+    batches, widths = ([int(each) for each in text.split(",")] for text in (options.batches, options.widths))
+    tables = [(kind, precision) for precision in precisions for kind in kinds]
+    for cell in cells:
+        found = {}
+        for width in widths:
+            for batch in batches:
+                program = subprocess.Popen([options.program, cell, str(options.steps), str(batch), str(width),
+                                            str(options.threads), options.mode], text=True, stdin=subprocess.PIPE,
+                                           stdout=subprocess.PIPE)
+                for kind, precision in tables:
+                    peer = Peer(cell, options.steps, batch, width, kind == "training", precision, device)
                     best = [1e9, 1e9]
                     for _ in range(options.rounds):
-                        print(kind, options.seconds, file=program.stdin, flush=True)
+                        print(kind, options.seconds, precision, file=program.stdin, flush=True)
                         ours = float(program.stdout.readline())
-                        best = [min(best[0], ours), min(best[1], theirs(layer, x, kind == "training",
-                                                                        options.seconds))]
-                    program.communicate()
-                    ratios.append(best[1] / best[0])
-                    cells.append(f"{ratios[-1]:.2f} ({best[0]:.2f} / {best[1]:.2f})")
-                print(f"| {width} | " + " | ".join(cells) + " |", flush=True)
-    ahead = sum(each >= 1 for each in ratios)
-    print(f"{ahead} of {len(ratios)} ahead, least {min(ratios):.2f}, most {max(ratios):.2f}")
+                        best = [min(best[0], ours), min(best[1], peer.least(options.seconds))]
+                    found[kind, precision, width, batch] = best
+                program.communicate()
+                print(f"{cell} {width} {batch}: " + ", ".join(
+                    f"{kind} {precision} {found[kind, precision, width, batch][0]:.3f} / "
+                    f"{found[kind, precision, width, batch][1]:.3f}" for kind, precision in tables), flush=True)
+        for kind, precision in tables:
+            print(f"\n| {cell}, {kind}, {precision} | " + " | ".join(f"batch {each}" for each in batches) + " |")
+            print("|" + "---|" * (len(batches) + 1))
+            ratios = []
+            for width in widths:
+                row = [found[kind, precision, width, batch] for batch in batches]
+                ratios += [theirs / ours for ours, theirs in row]
+                print(f"| {width} | " + " | ".join(f"{theirs / ours:.2f} ({ours:.3f} / {theirs:.3f})"
+                                                   for ours, theirs in row) + " |")
+            ahead = sum(each >= 1 for each in ratios)
+            print(f"{ahead} of {len(ratios)} ahead, least {min(ratios):.2f}, most {max(ratios):.2f}\n", flush=True)
 
 
 if __name__ == "__main__":

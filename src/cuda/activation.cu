@@ -1,6 +1,7 @@
 #include "cuda/cuda.hpp"
 #include "cuda/elementwise.cuh"
 #include "cuda/rows.cuh"
+#include "cuda/sigmoid.cuh"
 #include "tern/kernels/activation.hpp"
 
 namespace tern::cuda {
@@ -9,13 +10,6 @@ namespace {
 using kernels::Axis;
 
 // ---- the element functions ----
-
-template <class T>
-__device__ T sigmoid_of(T x) {
-  // exp of a number that is never positive: no overflow on either side.
-  const T e = ::exp(-::fabs(x));
-  return x < 0 ? e / (1 + e) : 1 / (1 + e);
-}
 
 template <class T>
 struct Relu {

@@ -48,6 +48,7 @@ void use_cards(Mode& mode) {
       []<class T>(kernels::Operators<T>& table) { wrap_table(table, typename kernels::Operators<T>::Members{}); });
   wrap_family(mode.movement);
   if (mode.quantized) wrap_family(*mode.quantized);
+  if (mode.recurrent) wrap_family(*mode.recurrent);
 }
 
 }  // namespace tern::cuda

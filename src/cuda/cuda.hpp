@@ -56,6 +56,7 @@ template <class T>
 kernels::Operators<T> integer_operators();
 kernels::Movement movement();
 kernels::Quantized quantized();
+kernels::Recurrent recurrent();
 
 /// The whole table of one compute dtype.
 template <class T>

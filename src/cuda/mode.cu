@@ -65,6 +65,8 @@ constexpr Decision decisions[]{
     {"linear", {"gemv", "sliced", "own", "library"}},
     {"linear_backward", {"gemv", "sliced", "own", "library"}},
     {"attention", {"fused", "composed"}},
+    {"recurrent", {"persistent", "steps"}},
+    {"recurrent_backward", {"persistent", "steps"}},
     {"product_tile", {"32x16", "32x32", "64x32", "64x64", "128x64", "128x128"}},
     {"product_split", {"1", "2", "4", "8"}},
     {"product_slices",
@@ -126,6 +128,7 @@ Mode make_mode() {
       .places = &places,
       .decisions = decisions,
       .quantized = quantized(),
+      .recurrent = recurrent(),
   };
   if (card_count() > 1) use_cards(made);
   return made;

@@ -1,6 +1,11 @@
 // Recurrent layers in kernels for whole sequences.
 
+#include <algorithm>
+#include <cmath>
+#include <string>
+
 #include "support/catch.hpp"
+#include "tern/modes/forced_algorithm.hpp"
 #include "tern/operators/recurrent.hpp"
 #include "tern/tern.hpp"
 
@@ -13,9 +18,10 @@ struct Layer {
   bool lstm, reverse;
   std::vector<Tensor> tensors;  // x, hidden, cell, weights, biases
 
-  Layer(bool is_lstm, bool backwards) : lstm(is_lstm), reverse(backwards) {
+  Layer(bool is_lstm, bool backwards, std::int64_t batch = 20, std::int64_t width = 200)
+      : lstm(is_lstm), reverse(backwards) {
     Generator generator(3);
-    const std::int64_t steps = 5, batch = 20, inputs = 30, width = 200, rows = (lstm ? 4 : 3) * width;
+    const std::int64_t steps = 5, inputs = 30, rows = (lstm ? 4 : 3) * width;
     for (const Shape& shape : {Shape{steps, batch, inputs}, Shape{batch, width}, Shape{batch, width},
                                Shape{rows, inputs}, Shape{rows, width}, Shape{rows}, Shape{rows}}) {
       tensors.push_back(op::mul(randn(shape, generator), shape.rank() == 3 ? 1 : 0.1));
@@ -23,12 +29,16 @@ struct Layer {
     }
   }
 
-  /// Results and gradients. With lengths the steps are composed of other operators.
-  std::vector<Tensor> all(const Tensor& lengths = {}) const {
+  /// Results. With lengths the steps are composed of other operators.
+  std::vector<Tensor> results(const Tensor& lengths = {}) const {
     const auto& t = tensors;
-    std::vector<Tensor> found =
-        lstm ? op::lstm(t[0], t[1], t[2], t[3], t[4], t[5], t[6], {}, lengths, {.reverse = reverse})
-             : op::gru(t[0], t[1], t[3], t[4], t[5], t[6], lengths, {.reverse = reverse});
+    return lstm ? op::lstm(t[0], t[1], t[2], t[3], t[4], t[5], t[6], {}, lengths, {.reverse = reverse})
+                : op::gru(t[0], t[1], t[3], t[4], t[5], t[6], lengths, {.reverse = reverse});
+  }
+
+  /// Results and gradients.
+  std::vector<Tensor> all(const Tensor& lengths = {}) const {
+    std::vector<Tensor> found = results(lengths);
     Tensor loss = op::sum(op::mul(found[0], found[0]));
     for (std::size_t i = 1; i < found.size(); ++i) loss = op::add(loss, op::sum(op::mul(found[i], 3)));
     loss.backward();
@@ -86,4 +96,61 @@ TEST_CASE("recurrent: a mode may leave the gradients to one without kernels for 
   const std::vector<Tensor> found = layer.all();
   REQUIRE(found.size() == expected.size());
   for (std::size_t i = 0; i < found.size(); ++i) CHECK(op::allclose(found[i], expected[i], 1e-4, 1e-4));
+}
+
+namespace {
+
+/// How far two lists of tensors are apart, in the largest element of each.
+double distance(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+  REQUIRE(a.size() == b.size());
+  double most = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const std::vector<double> x = a[i].values(), y = b[i].values();
+    REQUIRE(x.size() == y.size());
+    double apart = 0, largest = 1e-30;
+    for (std::size_t k = 0; k < x.size(); ++k) {
+      apart = std::max(apart, std::abs(x[k] - y[k]));
+      largest = std::max(largest, std::abs(y[k]));
+    }
+    most = std::max(most, apart / largest);
+  }
+  return most;
+}
+
+}  // namespace
+
+// Each width and batch divides a layer among the multiprocessors in another way.
+TEST_CASE("recurrent: the algorithms of cuda agree with vectorized, recorded too", "[recurrent][cuda]") {
+  const std::vector<Place> places = devices();
+  if (std::none_of(places.begin(), places.end(), [](const Place& place) { return place.name == "cuda"; })) {
+    WARN("skipped: mode cuda is not available");
+    return;
+  }
+  for (const bool lstm : {true, false})
+    for (const std::int64_t width : {5, 64, 128, 200, 256, 384, 512, 777, 1024})
+      for (const std::int64_t batch : {1, 3, 32, 130}) {
+        const Layer layer(lstm, width % 3 == 1, batch, width);
+        std::vector<Tensor> expected;
+        {
+          const Device device("vectorized");
+          expected = layer.all();
+        }
+        const Device device("cuda");
+        for (const char* algorithm : {"persistent", "steps"}) {
+          INFO((lstm ? "lstm" : "gru") << " of width " << width << ", batch " << batch << ", " << algorithm);
+          const ForcedAlgorithm forward("recurrent", algorithm), backward("recurrent_backward", algorithm);
+          const std::vector<Tensor> found = layer.all();
+          CHECK(distance(found, expected) < 2e-5);
+          if (algorithm == std::string("steps")) CHECK(forward.taken() == 1);
+          const std::vector<Tensor> repeated = layer.all();
+          for (std::size_t i = 0; i < found.size(); ++i) CHECK(repeated[i].values() == found[i].values());
+          Step step([&](const std::vector<Tensor>&) { return layer.results(); });
+          const NoGrad none;
+          for (int call = 0; call < 4; ++call) {
+            const std::vector<Tensor> again = step.run_all({layer.tensors[0]});
+            for (std::size_t i = 0; i < again.size(); ++i) CHECK(again[i].values() == found[i].values());
+          }
+          CHECK(step.replays() > 0);
+        }
+      }
 }

@@ -1,0 +1,198 @@
+#pragma once
+// One kernel for a whole sequence: the weights stay in the registers of all multiprocessors, and after each round the
+// blocks tell each other that their part of the state is in memory. Float32, in every precision.
+
+#include "cuda/async_copy.cuh"
+#include "cuda/recurrent/plan.cuh"
+#include "cuda/recurrent/work.cuh"
+
+namespace tern::cuda::recurrence {
+
+// ---- blocks that wait for each other ----
+
+/// Tells the blocks of the group that this one has finished `round`; every thread calls it.
+__device__ __forceinline__ void tell(int* flag, int round) {
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  __threadfence();
+  asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(flag), "r"(round) : "memory");
+}
+
+/// Waits until all `count` blocks have; what they wrote before is visible past L1.
+__device__ __forceinline__ void await(const int* flags, int count, int round) {
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) {
+    int told = 0;
+    do asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(told) : "l"(flags + i) : "memory");
+    while (told < round);
+  }
+  __syncthreads();
+}
+
+// ---- a warp's part of the product ----
+
+/// Adds `values` of all lanes; the one at lane * count / 32 remains, in values[0].
+template <int count>
+__device__ __forceinline__ void sum_lanes(float (&values)[count]) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  int left = count;
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) {
+    if (left > 1) {
+      left /= 2;
+#pragma unroll
+      for (int i = 0; i < count / 2; ++i) {
+        if (i >= left) break;
+        const bool upper = (lane & offset) != 0;
+        const float kept = upper ? values[i + left] : values[i], sent = upper ? values[i] : values[i + left];
+        values[i] = kept + __shfl_xor_sync(~0u, sent, offset);
+      }
+    } else {
+      values[0] += __shfl_xor_sync(~0u, values[0], offset);
+    }
+  }
+}
+
+/// The partial sums of `count` sequences, whose states begin `padded` apart at `states` (this lane's columns).
+template <int count, int vectors>
+__device__ __forceinline__ void multiply(const float (&weight)[warp_rows][vectors * vector], const float* states,
+                                         int padded, float* partial, int pitch) {
+  float sums[count * warp_rows] = {};
+#pragma unroll
+  for (int j = 0; j < vectors; ++j) {
+    float4 state[count];
+#pragma unroll
+    for (int n = 0; n < count; ++n) state[n] = *reinterpret_cast<const float4*>(states + n * padded + j * 32 * vector);
+#pragma unroll
+    for (int n = 0; n < count; ++n)
+#pragma unroll
+      for (int r = 0; r < warp_rows; ++r) {
+        float& sum = sums[n * warp_rows + r];
+        sum = fmaf(weight[r][j * vector], state[n].x, sum);
+        sum = fmaf(weight[r][j * vector + 1], state[n].y, sum);
+        sum = fmaf(weight[r][j * vector + 2], state[n].z, sum);
+        sum = fmaf(weight[r][j * vector + 3], state[n].w, sum);
+      }
+  }
+  sum_lanes(sums);
+  constexpr int lanes = 32 / (count * warp_rows);  // with the same sum
+  const int lane = static_cast<int>(threadIdx.x % 32), index = lane / lanes;
+  if (lane % lanes == 0) partial[index / warp_rows * pitch + index % warp_rows] = sums[0];
+}
+
+// ---- the kernel ----
+
+/// The states of `count` sequences to shared memory. Other blocks wrote them, so nothing may come from L1.
+__device__ __forceinline__ void copy_states(float* tile, int padded, const float* from, std::int64_t length, int count,
+                                            bool aligned) {
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  const int width = static_cast<int>(length), step = aligned ? vector : 1;
+  for (int n = 0; n < count; ++n)
+    for (int k = thread * step; k < width; k += threads * step) {
+      float* const to = tile + n * padded + k;
+      const float* const source = from + n * length + k;
+      if (aligned)
+        copy_async<4, true>(to, source, true);
+      else
+        *to = __ldcg(source);
+    }
+}
+
+/// Blocks of a group are consecutive. It is launched so that all its blocks run at once, and not while the kernel
+/// before it still runs; so it does without begin_kernel().
+template <int vectors, class Work>
+__global__ void __launch_bounds__(most_warps * 32, 1)
+    persistent_kernel(Work work, Plan plan, std::int64_t rounds, std::int64_t length, bool aligned, int* flags) {
+  extern __shared__ float4 persistent_shared[];
+  float* const tiles = reinterpret_cast<float*>(persistent_shared);
+  float* const partials = tiles + 2 * plan.tile * plan.padded;
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
+  const int part = static_cast<int>(blockIdx.x) % plan.parts, group = static_cast<int>(blockIdx.x) / plan.parts;
+  flags += group * plan.parts;
+  const std::int64_t first_unit = static_cast<std::int64_t>(part) * plan.units, batch = work.p.batch;
+  const int units = static_cast<int>(min(static_cast<std::int64_t>(plan.units), work.p.width - first_unit));
+  const std::int64_t begin = batch * group / plan.groups, end = batch * (group + 1) / plan.groups;
+  const int rows = static_cast<int>(end - begin);
+
+  // This warp's weights: 8 of the block's rows, in which a unit's sums are side by side.
+  const int first_row = warp % plan.row_warps * warp_rows, chunk = warp / plan.row_warps;
+  const int first_column = chunk * vectors * 32 * vector + lane * vector;
+  float weight[warp_rows][vectors * vector];
+#pragma unroll
+  for (int r = 0; r < warp_rows; ++r)
+#pragma unroll
+    for (int j = 0; j < vectors * vector; ++j) {
+      const int unit = (first_row + r) / Work::sums, sum = (first_row + r) % Work::sums;
+      const std::int64_t k = first_column + j / vector * 32 * vector + j % vector;
+      weight[r][j] = unit < units && k < length ? work.factor(sum, first_unit + unit, k) : 0;
+    }
+  for (int i = thread; i < 2 * plan.tile * plan.padded; i += static_cast<int>(blockDim.x)) tiles[i] = 0;
+  __syncthreads();
+
+  const int item_row = thread / plan.units, item_unit = thread % plan.units;
+  const std::int64_t unit = first_unit + item_unit;
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    const float* const source = work.source(round);
+    for (int row = 0, turn = 0; row < rows; row += plan.tile, ++turn) {
+      const int count = min(plan.tile, rows - row);
+      const bool has_item = item_row < count && item_unit < units;
+      const std::int64_t n = begin + row + item_row;
+      typename Work::Item item{};
+      if (has_item) item = work.load(round, n, unit);
+      const auto copy = [&](int from, int buffer) {
+        if (from < rows)
+          copy_states(tiles + buffer * plan.tile * plan.padded, plan.padded, source + (begin + from) * length, length,
+                      min(plan.tile, rows - from), aligned);
+        commit_copies();
+      };
+      float sums[Work::sums] = {};
+      if (source != nullptr) {
+        if (turn == 0) {
+          if (round > 0) await(flags, plan.parts, static_cast<int>(round));
+          copy(0, 0);
+        }
+        copy(row + plan.tile, (turn + 1) % 2);
+        await_copies<1>();
+        __syncthreads();
+        const float* const states = tiles + turn % 2 * plan.tile * plan.padded + first_column;
+        float* const partial = partials + chunk * plan.tile * plan.pitch + first_row;
+        if (count == 1)
+          multiply<1, vectors>(weight, states, plan.padded, partial, plan.pitch);
+        else
+          for (int i = 0; i < count; i += 4)
+            multiply<4, vectors>(weight, states + i * plan.padded, plan.padded, partial + i * plan.pitch, plan.pitch);
+        __syncthreads();
+        if (has_item)
+          for (int s = 0; s < Work::sums; ++s)
+            for (int c = 0; c < plan.chunks; ++c)
+              sums[s] += partials[(c * plan.tile + item_row) * plan.pitch + item_unit * Work::sums + s];
+      }
+      if (has_item) work.finish(round, n, unit, item, sums);
+    }
+    if (round + 1 < rounds) tell(flags + part, static_cast<int>(round) + 1);
+  }
+}
+
+// ---- the launch ----
+
+template <int vectors, class Work>
+void launch_persistent(const Context& context, const Work& work, const Plan& plan, bool aligned, int* flags) {
+  const cudaStream_t queue = stream_of(context);
+  const int blocks = plan.parts * plan.groups;
+  check(cudaMemsetAsync(flags, 0, static_cast<std::size_t>(blocks) * sizeof(int), queue), "clearing");
+  const auto kernel = persistent_kernel<vectors, Work>;
+  allow_shared(reinterpret_cast<const void*>(kernel), plan.shared);
+  cudaLaunchAttribute together{};
+  together.id = cudaLaunchAttributeCooperative;
+  together.val.cooperative = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(blocks));
+  config.blockDim = dim3(static_cast<unsigned>(plan.warps() * 32));
+  config.dynamicSmemBytes = plan.shared;
+  config.stream = queue;
+  config.attrs = &together;
+  config.numAttrs = 1;
+  check(cudaLaunchKernelEx(&config, kernel, work, plan, work.rounds(), work.length(), aligned, flags),
+        "launching a kernel");
+}
+
+}  // namespace tern::cuda::recurrence
