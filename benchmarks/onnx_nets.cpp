@@ -2,8 +2,8 @@
 // "error", the largest difference from the outputs in DATA ("output.0", ...) for its inputs ("input.0", ...), relative
 // to the largest of them, how many nodes the program has, and why it is not recorded. It then reads seconds from
 // standard input, a line for each measurement, and prints the least and the median milliseconds and the least of the
-// processor time. MODE names another mode than vectorized, PRECISION=tf32 another precision than strict; FASTEST lets algorithms not repeat their bits; PHASE=profile prints a profile of the program's graph,
-// PHASE=graph its text.
+// processor time. MODE names another mode than vectorized, PRECISION=tf32 another precision than strict; FASTEST lets
+// algorithms not repeat their bits; PHASE=profile prints a profile of the program's graph, PHASE=graph its text.
 
 #include <algorithm>
 #include <chrono>
@@ -61,9 +61,10 @@ void measure(Device& device, const graph::Program& program, const std::vector<Te
 }
 
 int run(const std::string& model, const std::string& data, int threads) {
-  Device device{setting("MODE", "vectorized"), {.threads = threads,
-                                                .precision = precision_of(setting("PRECISION", "strict")),
-                                                .deterministic = std::getenv("FASTEST") == nullptr}};
+  Device device{setting("MODE", "vectorized"),
+                {.threads = threads,
+                 .precision = precision_of(setting("PRECISION", "strict")),
+                 .deterministic = std::getenv("FASTEST") == nullptr}};
   const std::map<std::string, Tensor> arrays = io::load_npz(data);
   const std::vector<Tensor> inputs = listed(arrays, "input"), expected = listed(arrays, "output");
   const graph::Graph net = onnx::load(model);
