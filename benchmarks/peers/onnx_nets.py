@@ -3,8 +3,8 @@
 
 Each network is exported with random weights (once: FOLDER keeps the files), ONNX Runtime computes its outputs, and the
 program onnx_nets compares Tern's with them. With --seconds both are timed at batch 1 in interleaved pairs, wall clock
-and processor time; ONNX Runtime with and without spinning threads. With --mode cuda the peer is PyTorch on the same GPU:
-the best of eager and one CUDA graph, with channels first and last, of the network that was exported.
+and processor time; ONNX Runtime with and without spinning threads. With --mode cuda the peer is PyTorch on the same
+GPU: the best of eager and one CUDA graph, with channels first and last, of the network that was exported.
 
 usage: onnx_nets.py PROGRAM FOLDER [NAME ...] [--set thirty|more|all] [--exporter script|dynamo] [--opset N]
                     [--seconds S --rounds R] [--threads N] [--mode vectorized|cuda] [--precision strict|tf32]
