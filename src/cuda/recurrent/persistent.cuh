@@ -1,6 +1,6 @@
 #pragma once
 // One kernel for a whole sequence: the weights stay in the registers of all multiprocessors, and after each round the
-// blocks tell each other that their part of the state is in memory. Float32, in every precision.
+// blocks signal each other that their part of the state is in memory. Float32, in every precision.
 
 #include "cuda/async_copy.cuh"
 #include "cuda/recurrent/plan.cuh"
@@ -10,8 +10,8 @@ namespace tern::cuda::recurrence {
 
 // ---- blocks that wait for each other ----
 
-/// Tells the blocks of the group that this one has finished `round`; every thread calls it.
-__device__ __forceinline__ void tell(int* flag, int round) {
+/// Marks `round` as finished by this block; every thread calls it.
+__device__ __forceinline__ void mark_finished(int* flag, int round) {
   __syncthreads();
   if (threadIdx.x != 0) return;
   __threadfence();
@@ -19,11 +19,11 @@ __device__ __forceinline__ void tell(int* flag, int round) {
 }
 
 /// Waits until all `count` blocks have; what they wrote before is visible past L1.
-__device__ __forceinline__ void await(const int* flags, int count, int round) {
+__device__ __forceinline__ void await_all(const int* flags, int count, int round) {
   for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) {
-    int told = 0;
-    do asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(told) : "l"(flags + i) : "memory");
-    while (told < round);
+    int finished = 0;
+    do asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(finished) : "l"(flags + i) : "memory");
+    while (finished < round);
   }
   __syncthreads();
 }
@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(most_warps * 32, 1)
       float sums[Work::sums] = {};
       if (source != nullptr) {
         if (turn == 0) {
-          if (round > 0) await(flags, plan.parts, static_cast<int>(round));
+          if (round > 0) await_all(flags, plan.parts, static_cast<int>(round));
           copy(0, 0);
         }
         copy(row + plan.tile, (turn + 1) % 2);
@@ -168,7 +168,7 @@ __global__ void __launch_bounds__(most_warps * 32, 1)
       }
       if (has_item) work.finish(round, n, unit, item, sums);
     }
-    if (round + 1 < rounds) tell(flags + part, static_cast<int>(round) + 1);
+    if (round + 1 < rounds) mark_finished(flags + part, static_cast<int>(round) + 1);
   }
 }
 
