@@ -31,7 +31,16 @@ const std::set<std::string_view> by_image{"conv2d",
                                           "silu",
                                           "hardswish",
                                           "add",
-                                          "cat"};
+                                          "cat",
+                                          "quantize",
+                                          "dequantize",
+                                          "quantized_conv2d",
+                                          "quantized_conv2d_cat",
+                                          "quantized_add",
+                                          "quantized_cat",
+                                          "quantized_max_pool2d",
+                                          "quantized_avg_pool2d",
+                                          "quantized_adaptive_avg_pool2d"};
 
 bool holds_elements(const Value& value) { return value.tensor.defined(); }
 bool are_images(const Value& value) {

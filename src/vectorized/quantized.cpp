@@ -85,11 +85,19 @@ void quantize(Context& context, std::uint8_t* out, const float* in, const Quanti
     return;
   }
   for_positions(context, s, [&](std::int64_t n, std::int64_t first, std::int64_t count) {
-    std::uint8_t stored[256];
+    constexpr std::int64_t together = 4;
+    std::uint8_t stored[together][256];
+    const auto row = [&](std::int64_t c) { return in + (n * s.C + c) * s.P + first; };
     std::uint8_t* const to = out + (n * s.P + first) * s.C;
-    for (std::int64_t c = 0; c < s.C; ++c) {
-      HWY_DYNAMIC_DISPATCH(quantize_run)(stored, in + (n * s.C + c) * s.P + first, count, rescale);
-      for (std::int64_t p = 0; p < count; ++p) to[p * s.C + c] = stored[p];
+    for (std::int64_t c = 0; c < s.C; c += together) {
+      const std::int64_t some = std::min(together, s.C - c);
+      for (std::int64_t j = 0; j < some; ++j) HWY_DYNAMIC_DISPATCH(quantize_run)(stored[j], row(c + j), count, rescale);
+      if (some == 3 && s.C == 3)
+        for (std::int64_t p = 0; p < count; ++p)
+          for (std::int64_t j = 0; j < 3; ++j) to[p * 3 + j] = stored[j][p];
+      else
+        for (std::int64_t p = 0; p < count; ++p)
+          for (std::int64_t j = 0; j < some; ++j) to[p * s.C + c + j] = stored[j][p];
     }
   });
 }

@@ -1,5 +1,6 @@
 // Products of stored numbers by every instruction set that the processor has, beside the reference: one result.
 
+#include <limits>
 #include <random>
 
 #include "support/catch.hpp"
@@ -33,6 +34,19 @@ struct Layer {
   }
 };
 
+/// Scales whose results fit, leave int32, are NaN or negative.
+double factor(Random& random) {
+  constexpr double factors[]{1, 1, 1, 1e8, std::numeric_limits<double>::quiet_NaN(), -1};
+  return factors[draw(random, 0, 5)];
+}
+
+/// Bounds of stored results, of which the zero is one as often as not.
+void draw_bounds(Random& random, op::QuantizedConv2dOptions& options) {
+  if (draw(random, 0, 1) == 0) return;
+  options.low = static_cast<double>(draw(random, 0, 1) == 0 ? options.zero : draw(random, 0, 255));
+  options.high = static_cast<double>(draw(random, static_cast<std::int64_t>(*options.low), 255));
+}
+
 Layer drawn(Random& random) {
   const bool depthwise = draw(random, 0, 3) == 0;
   const std::int64_t groups = depthwise ? draw(random, 2, 140) : draw(random, 0, 4) == 0 ? 2 : 1;
@@ -50,17 +64,35 @@ Layer drawn(Random& random) {
   Layer layer{numbers(random, {draw(random, 1, 3), groups * inputs, H, W}, DType::uint8, 0, 255),
               numbers(random, {O, KH, KW, inputs}, DType::int8, -127, 127),
               numbers(random, {O}, DType::int32, -30000, 30000),
-              op::mul(rand({O}, generator), 1.0 / (700 * std::sqrt(static_cast<double>(inputs * KH * KW)))),
+              op::mul(rand({O}, generator), factor(random) / (700 * std::sqrt(static_cast<double>(inputs * KH * KW)))),
               {},
               o};
   if (draw(random, 0, 2) == 0) {
     layer.other = numbers(random, layer.run("sequential").shape(), DType::uint8, 0, 255);
     layer.options.other_zero = draw(random, 0, 255);
-    layer.options.other_scale = 0.61;
+    layer.options.other_scale = draw(random, 0, 3) == 0 ? 1e9 : 0.61;
   } else if (draw(random, 0, 2) == 0) {
     layer.options.dtype = DType::float32;
+    return layer;
   }
+  draw_bounds(random, layer.options);
   return layer;
+}
+
+/// As the first layer of a network.
+Layer drawn_first(Random& random) {
+  const std::int64_t C = draw(random, 1, 5), O = draw(random, 1, 40), KH = draw(random, 1, 7), KW = draw(random, 1, 7);
+  const op::QuantizedConv2dOptions o{.stride = {draw(random, 1, 4), draw(random, 1, 4)},
+                                     .padding = {draw(random, 0, 4), draw(random, 0, 4)},
+                                     .x_zero = draw(random, 0, 255),
+                                     .zero = draw(random, 0, 255)};
+  Generator generator(random());
+  return {numbers(random, {draw(random, 1, 3), C, draw(random, KH, 30), draw(random, KW, 60)}, DType::uint8, 0, 255),
+          numbers(random, {O, KH, KW, C}, DType::int8, -127, 127),
+          numbers(random, {O}, DType::int32, -30000, 30000),
+          op::mul(rand({O}, generator), 1.0 / (700 * std::sqrt(static_cast<double>(C * KH * KW)))),
+          {},
+          o};
 }
 
 struct Chosen {
@@ -75,8 +107,8 @@ TEST_CASE("int8 kernels: every instruction set gives the integers of the referen
   int sets = 0;
   for (auto* const* kernels = vectorized::int8::all_kernels(); *kernels != nullptr; ++kernels) ++sets;
   REQUIRE(sets > 0);
-  for (int i = 0; i < 60; ++i) {
-    const Layer layer = drawn(random);
+  for (int i = 0; i < 140; ++i) {
+    const Layer layer = i % 2 == 0 ? drawn(random) : drawn_first(random);
     const std::vector<double> expected = layer.run("sequential").values();
     for (auto* const* kernels = vectorized::int8::all_kernels(); *kernels != nullptr; ++kernels) {
       const Chosen chosen(*kernels);

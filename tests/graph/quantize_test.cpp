@@ -95,6 +95,19 @@ TEST_CASE("quantize: the image networks have one result in all modes", "[graph]"
   }
 }
 
+TEST_CASE("quantize: a program runs large layers in 8 bits on a few images at a time", "[graph]") {
+  const Device device{"vectorized", {.threads = 2}};
+  const NoGrad no_grad;
+  nn::Sequential net{nn::Conv2d{3, 64, 3, {.padding = 1}}, nn::Relu{}, nn::Conv2d{64, 64, 3, {.padding = 1}},
+                     nn::MaxPool2d{4}, nn::Conv2d{64, 8, 3}};
+  const Tensor x = numbers({16, 3, 128, 128});
+  const graph::Graph small = graph::quantize(traced(net, x.slice(0, 0, 1)), {{x.slice(0, 0, 1)}}, forced);
+  const graph::Program program(small);
+  CHECK(program.planned_bytes(16) <= 3 * program.planned_bytes(1));
+  const Tensor expected = small.forward(x);
+  for (int i = 0; i < 3; ++i) CHECK(difference_of({program(x)}, {expected}) == "");
+}
+
 TEST_CASE("quantize: layers return to float32 until the error meets the bound", "[graph]") {
   const Device device{"vectorized"};
   const NoGrad no_grad;

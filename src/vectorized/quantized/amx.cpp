@@ -9,7 +9,7 @@ extern const Kernels amx_kernels, avx512_kernels;
 
 namespace {
 
-constexpr std::int64_t step_groups = 16, step_numbers = 64, sums_row = block_columns;
+constexpr std::int64_t step_groups = 16, step_numbers = 64, most_rows = 16;
 
 struct alignas(64) Tiles {
   std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
@@ -55,12 +55,17 @@ void add_products(const Block& block) {
   }
 }
 
+/// Every row of a tile is the bias.
 void start(const Block& block) {
-  alignas(64) std::int32_t bias[block_columns];  // every row of a tile is the same one
-  for (int j = 0; j < 2; ++j)
-    _mm512_store_si512(
-        bias + j * panel_columns,
-        _mm512_maskz_loadu_epi32(first_lanes(block.columns - j * panel_columns), block.bias + j * panel_columns));
+  alignas(64) std::int32_t padded[block_columns];
+  const std::int32_t* bias = block.bias;
+  if (block.columns < block_columns) {
+    for (int j = 0; j < 2; ++j) {
+      const __mmask16 lanes = first_lanes(block.columns - j * panel_columns);
+      _mm512_store_si512(padded + j * panel_columns, _mm512_maskz_loadu_epi32(lanes, bias + j * panel_columns));
+    }
+    bias = padded;
+  }
   memory_is_used(bias);
   _tile_loadd(0, bias, 0);
   _tile_loadd(1, bias + panel_columns, 0);
@@ -69,13 +74,36 @@ void start(const Block& block) {
   memory_is_used(bias);
 }
 
-void finish_strip(const Block& block, const Finish& finish, const Strip& strip, const std::int32_t* sums) {
+void finish_real(const Block& block, const Strip& strip, const std::int32_t* sums) {
+  const Finish finish(block);
   for (std::int64_t column = 0; column < block.columns; column += panel_columns) {
     const __mmask16 lanes = first_lanes(block.columns - column);
     const __m512 scale = _mm512_maskz_loadu_ps(lanes, block.scale + column);
     for (std::int64_t i = strip.first; i < block.rows; ++i)
-      finish(_mm512_load_si512(sums + i * sums_row + column), scale, (strip.y + i) * block.pitch + column, lanes);
+      finish(_mm512_load_si512(sums + i * block_columns + column), scale, (strip.y + i) * block.pitch + column, lanes);
   }
+}
+
+template <bool adds, bool is_small>
+void finish_stored(const Block& block, const Packer& packer, const std::int32_t* sums) {
+  for (int i = 0; i < block.strip_count; ++i) {
+    const Strip& strip = block.strips[i];
+    packer.run<adds, is_small>(sums + i * most_rows * block_columns, strip.first, block.rows,
+                               (strip.y + strip.first) * block.pitch);
+  }
+}
+
+void finish(const Block& block, const std::int32_t* sums) {
+  if (block.real != nullptr) {
+    for (int i = 0; i < block.strip_count; ++i)
+      finish_real(block, block.strips[i], sums + i * most_rows * block_columns);
+    return;
+  }
+  const Packer packer(block);
+  if (block.other != nullptr)
+    packer.small() ? finish_stored<true, true>(block, packer, sums) : finish_stored<true, false>(block, packer, sums);
+  else
+    packer.small() ? finish_stored<false, true>(block, packer, sums) : finish_stored<false, false>(block, packer, sums);
 }
 
 void multiply(const Block& block) {
@@ -89,15 +117,15 @@ void multiply(const Block& block) {
     add_products<false, true>(block);
   else
     add_products<false, false>(block);
-  alignas(64) std::int32_t sums[2][panel_columns * sums_row];
+  alignas(64) std::int32_t sums[(2 * most_rows + 1) * block_columns];  // rows are read in pairs
+  std::int32_t* const second = sums + most_rows * block_columns;
   memory_is_used(sums);
-  _tile_stored(0, sums[0], sums_row * 4);
-  if (wide) _tile_stored(1, sums[0] + panel_columns, sums_row * 4);
-  if (tall) _tile_stored(2, sums[1], sums_row * 4);
-  if (tall && wide) _tile_stored(3, sums[1] + panel_columns, sums_row * 4);
+  _tile_stored(0, sums, block_columns * 4);
+  if (wide) _tile_stored(1, sums + panel_columns, block_columns * 4);
+  if (tall) _tile_stored(2, second, block_columns * 4);
+  if (tall && wide) _tile_stored(3, second + panel_columns, block_columns * 4);
   memory_is_used(sums);
-  const Finish finish(block);
-  for (int i = 0; i < block.strip_count; ++i) finish_strip(block, finish, block.strips[i], sums[i]);
+  finish(block, sums);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "vectorized/cache.hpp"
 #include "vectorized/parallel.hpp"
+#include "vectorized/quantized/folded.hpp"
 #include "vectorized/quantized/kept_bytes.hpp"
 #include "vectorized/quantized/kernels.hpp"
 
@@ -22,7 +23,8 @@ constexpr std::int64_t most_rows = 16, slack = 128;
 
 /// How one convolution is cut.
 struct Plan {
-  Conv2d s;
+  Conv2d s;       ///< of the folded convolution, if it is
+  Conv2d origin;  ///< before that
   const Kernels& kernels;
   std::int64_t inputs, outputs;       ///< channels per group
   std::int64_t runs, length, groups;  ///< of a row; numbers and groups of 4 of a run
@@ -30,18 +32,21 @@ struct Plan {
   std::int64_t width, height;         ///< of the padded image
   std::int64_t lines, line, longer;   ///< strips come from lines of so many positions; some have one less
   std::int64_t line_strips, rows;     ///< strips of a line, rows of a strip
+  bool folds;                         ///< the image is folded
   bool merged = false;                ///< the runs of each row are copied side by side and are one
   bool copies;                        ///< the image is copied into a padded one
   bool flat;                          ///< a line is one of many positions of a product
 
-  Plan(const Conv2d& sizes, const Kernels& own) : s(sizes), kernels(own) {
+  Plan(const Conv2d& sizes, const Kernels& own)
+      : s(sizes), origin(sizes), kernels(own), folds(own.groups_multiple > 1 && int8::folds(sizes)) {
+    if (folds) s = folded(sizes);
     inputs = s.C / s.groups;
     outputs = s.O / s.groups;
     const bool adjacent = s.groups == 1 && s.dilation_w == 1;
     runs = adjacent ? s.KH : s.KH * s.KW;
     length = adjacent ? s.KW * s.C : inputs;
     const std::int64_t unit = kernels.groups_multiple * group_numbers;
-    if (s.groups == 1 && runs > 1 && 4 * runs * round_up(length, unit) > 5 * round_up(runs * length, unit)) {
+    if (!folds && s.groups == 1 && runs > 1 && 4 * runs * round_up(length, unit) > 5 * round_up(runs * length, unit)) {
       merged = true;
       length *= runs;
       runs = 1;
@@ -52,8 +57,8 @@ struct Plan {
     width = s.W + 2 * s.pad_w;
     height = s.H + 2 * s.pad_h;
     const bool one_tap = s.KH == 1 && s.KW == 1 && s.pad_h == 0 && s.pad_w == 0;
-    flat = merged || (one_tap && s.stride_h == 1 && s.stride_w == 1);
-    copies = merged || s.pad_h > 0 || s.pad_w > 0 || groups * group_numbers != length;
+    flat = merged || (one_tap && !folds && s.stride_h == 1 && s.stride_w == 1);
+    copies = merged || folds || s.pad_h > 0 || s.pad_w > 0 || groups * group_numbers != length;
     constexpr std::int64_t flat_line = 256;
     const std::int64_t positions = s.N * s.OH * s.OW;
     lines = flat ? divide_up(positions, flat_line) : s.N * s.OH;
@@ -148,11 +153,16 @@ class Lines {
     return to;
   }
 
-  /// Rows of the padded image n from `first` on.
+  /// Rows of the padded or folded image n from `first` on.
   const std::uint8_t* pad(std::uint8_t*& free, std::int64_t n, std::int64_t first, std::int64_t rows) {
     const Conv2d& s = plan_.s;
     std::uint8_t* const to = free;
     const std::int64_t bytes = plan_.width * s.C, side = s.pad_w * s.C;
+    if (plan_.folds) {
+      fold_rows(to, x_, zero_, plan_.origin, n, first, rows);
+      free += rows * bytes;
+      return to;
+    }
     for (std::int64_t row = 0; row < rows; ++row, free += bytes) {
       const std::int64_t h = first + row - s.pad_h;
       if (h < 0 || h >= s.H) {
@@ -271,8 +281,20 @@ Plan plan_for(const Conv2d& s) {
   return copied < in_place ? plan : other;
 }
 
-void run_products(Context& context, const std::int8_t* weight, const Conv2d& s, const Arrays& arrays) {
-  const Plan plan = plan_for(s);
+/// From [O, KH, KW, C / groups].
+void pack_weights(std::int8_t* out, const std::int8_t* weight, const Plan& plan) {
+  std::vector<std::int8_t> own;
+  if (plan.folds) {
+    own.resize(static_cast<std::size_t>(plan.s.O * plan.runs * plan.length));
+    fold_weights(own.data(), weight, plan.origin);
+    weight = own.data();
+  }
+  pack_panels(out, weight, plan, 0, plan.s.groups * plan.panels);
+}
+
+void run_products(Context& context, const std::int8_t* weight, const Conv2d& sizes, const Arrays& arrays) {
+  const Plan plan = plan_for(sizes);
+  const Conv2d& s = plan.s;
   const convolution::Problem key{.groups = s.groups,
                                  .C = plan.inputs,
                                  .O = plan.outputs,
@@ -281,7 +303,7 @@ void run_products(Context& context, const std::int8_t* weight, const Conv2d& s, 
                                  .dilation_w = plan.merged ? 0 : s.dilation_w,
                                  .element = 1};
   const KeptBytes packed(context, plan.weight_bytes(), key, plan.kernels.name,
-                         [&](std::int8_t* out) { pack_panels(out, weight, plan, 0, s.groups * plan.panels); });
+                         [&](std::int8_t* out) { pack_weights(out, weight, plan); });
   const int threads = useful_threads(context, plan.nanoseconds());
   const std::int64_t activations = plan.lines * plan.line_bytes();
   const bool by_channels = plan.panels >= 2 * threads && plan.weight_bytes() > activations;

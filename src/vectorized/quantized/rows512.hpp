@@ -43,16 +43,87 @@ struct Finish {
   void operator()(__m512i sums, __m512 scale, std::int64_t at, __mmask16 lanes) const {
     write(_mm512_mul_ps(_mm512_cvtepi32_ps(sums), scale), at, lanes);
   }
+  /// What the second summand adds to 16 results.
+  __m512 worth(std::int64_t at, __mmask16 lanes) const {
+    const __m512i numbers = _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(lanes, other + at));
+    return _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_sub_epi32(numbers, other_zero)), other_scale);
+  }
   void write(__m512 t, std::int64_t at, __mmask16 lanes) const {
-    if (other != nullptr) {
-      const __m512i stored = _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(lanes, other + at));
-      t = _mm512_add_ps(t, _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_sub_epi32(stored, other_zero)), other_scale));
-    }
+    if (other != nullptr) t = _mm512_add_ps(t, worth(at, lanes));
     if (real != nullptr)
       _mm512_mask_storeu_ps(real + at, lanes, _mm512_min_ps(_mm512_max_ps(t, low), high));
     else
       _mm512_mask_cvtepi32_storeu_epi8(y + at, lanes, stored(t));
   }
+};
+
+/// Rescales sums and stores them, two rows of 32 at a time.
+class Packer {
+ public:
+  explicit Packer(const Block& block)
+      : finish_(block),
+        left_(first_lanes(block.columns)),
+        right_(first_lanes(block.columns - panel_columns)),
+        left_scale_(_mm512_maskz_loadu_ps(left_, block.scale)),
+        right_scale_(_mm512_maskz_loadu_ps(right_, block.scale + panel_columns)),
+        zero_(_mm512_set1_epi16(static_cast<std::int16_t>(block.rescale.zero))),
+        low_(byte(block.rescale.low, block.rescale.zero)),
+        high_(byte(block.rescale.high, block.rescale.zero)),
+        pitch_(block.pitch) {}
+
+  /// Whether every number is so small that it is an int32 before the bounds: they can follow packing, which saturates.
+  bool small() const {
+    const __m512 half = _mm512_set1_ps(0.5F), many = _mm512_set1_ps(1 << 20);
+    const __mmask16 large = _mm512_cmp_ps_mask(_mm512_abs_ps(left_scale_), half, _CMP_NLT_UQ) |
+                            _mm512_cmp_ps_mask(_mm512_abs_ps(right_scale_), half, _CMP_NLT_UQ) |
+                            _mm512_cmp_ps_mask(_mm512_abs_ps(finish_.other_scale), many, _CMP_NLT_UQ);
+    return large == 0;
+  }
+
+  /// Rows [begin, end), whose results begin `at`.
+  template <bool adds, bool is_small>
+  void run(const std::int32_t* sums, std::int64_t begin, std::int64_t end, std::int64_t at) const {
+    const __m512i order = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
+    const auto both = static_cast<__mmask32>(left_) | static_cast<__mmask32>(right_) << 16;
+    for (std::int64_t row = begin; row < end; row += 2, at += 2 * pitch_) {
+      const bool last = row + 1 == end;
+      const std::int32_t* const from = sums + row * block_columns;
+      __m512i bytes = _mm512_packus_epi16(
+          words<adds, is_small>(from, at, left_, right_),
+          words<adds, is_small>(from + block_columns, at + pitch_, last ? 0 : left_, last ? 0 : right_));
+      bytes = _mm512_max_epu8(bytes, low_);
+      if constexpr (is_small) bytes = _mm512_min_epu8(bytes, high_);
+      bytes = _mm512_permutexvar_epi32(order, bytes);
+      _mm256_mask_storeu_epi8(finish_.y + at, both, _mm512_castsi512_si256(bytes));
+      if (!last) _mm256_mask_storeu_epi8(finish_.y + at + pitch_, both, _mm512_extracti64x4_epi64(bytes, 1));
+    }
+  }
+
+ private:
+  static __m512i byte(float bound, std::int32_t zero) {
+    const float stored = bound + static_cast<float>(zero);
+    return _mm512_set1_epi8(static_cast<char>(stored > 0 && stored < 256 ? static_cast<int>(stored) : 0));
+  }
+
+  /// NaN becomes the least number, as below every bound.
+  template <bool adds, bool is_small>
+  __m512i words(const std::int32_t* sums, std::int64_t at, __mmask16 left, __mmask16 right) const {
+    const auto numbers = [&](const std::int32_t* from, __m512 scale, std::int64_t place, __mmask16 lanes) {
+      __m512 t = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_load_si512(from)), scale);
+      if constexpr (adds) t = _mm512_add_ps(t, finish_.worth(place, lanes));
+      if constexpr (!is_small) t = _mm512_min_ps(finish_.high, t);  // the second operand if NaN
+      return _mm512_cvtps_epi32(t);
+    };
+    return _mm512_adds_epi16(
+        zero_, _mm512_packs_epi32(numbers(sums, left_scale_, at, left),
+                                  numbers(sums + panel_columns, right_scale_, at + panel_columns, right)));
+  }
+
+  Finish finish_;
+  __mmask16 left_, right_;
+  __m512 left_scale_, right_scale_;
+  __m512i zero_, low_, high_;
+  std::int64_t pitch_;
 };
 
 }  // namespace
