@@ -79,6 +79,30 @@ Chosen<Problem, Arrays> chosen_by_rule(Candidates<Problem, Arrays> algorithms, c
   return best;
 }
 
+/// The same with the name that is forced for `decision` if an algorithm of that name fits, else with all of them. The
+/// caller reports it.
+template <class Problem, class Arrays>
+Chosen<Problem, Arrays> chosen_by_rule(const Context& context, const char* decision,
+                                       Candidates<Problem, Arrays> algorithms, const Problem& problem) {
+  const std::string_view forced = forced_algorithm(context, decision);
+  if (!forced.empty())
+    if (const auto chosen = chosen_by_rule(algorithms, problem, forced); chosen.algorithm != nullptr) return chosen;
+  return chosen_by_rule(algorithms, problem);
+}
+
+/// What a decision reads that is taken before there are arrays: whether an operator runs in one kernel or is composed.
+struct NoArrays {};
+/// For decisions between "fused" and "composed", whose list holds both: whether `problem` is fused. What runs fused is
+/// reported by its kernel.
+template <class Problem>
+bool fuses(const Context& context, const char* decision, Candidates<Problem, NoArrays> algorithms,
+           const Problem& problem) {
+  const char* const name = chosen_by_rule(context, decision, algorithms, problem).algorithm->name;
+  if (std::string_view(name) == "fused") return true;
+  took_algorithm(context, decision, name);
+  return false;
+}
+
 // ---- trials ----
 
 /// The results of trials for a kind of problem, in this process.

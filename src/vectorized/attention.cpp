@@ -2,9 +2,10 @@
 // Gimelshein, 2018; Dao and others, 2022). Forward divides the work by tiles, backward by heads.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
-#include "tern/kernels/algorithms.hpp"
+#include "kernels/choice.hpp"
 #include "vectorized/attention_rows.hpp"
 #include "vectorized/cache.hpp"
 #include "vectorized/gemm.hpp"
@@ -21,11 +22,14 @@ constexpr std::int64_t key_block = 256;
 /// Backward divides by heads: with fewer of them, attention is composed of products, which divide by rows.
 constexpr std::int64_t least_heads = 8;
 
+using Algorithm = kernels::Algorithm<ScaledDotProduct, kernels::NoArrays>;
+constexpr Algorithm fused_first{.name = "fused",
+                                .fits = [](const ScaledDotProduct& sizes) { return sizes.heads >= least_heads; }};
+constexpr Algorithm composed{.name = "composed"}, fused_last{.name = "fused"};
+constexpr std::array algorithms{&fused_first, &composed, &fused_last};
+
 bool fuses(const Context& context, const ScaledDotProduct& sizes) {
-  const std::string_view forced = forced_algorithm(context, decision);
-  const bool fused = forced.empty() ? sizes.heads >= least_heads : forced == "fused";
-  if (!fused) took_algorithm(context, decision, "composed");
-  return fused;
+  return kernels::fuses<ScaledDotProduct>(context, decision, algorithms, sizes);
 }
 
 /// The parts of one thread's scratch, each on its own cache lines.

@@ -279,6 +279,32 @@ TEST_CASE("card: a problem prepared for two streams runs beside another in a rec
   CHECK(streams[2] == cuda::stream_of(context));
 }
 
+TEST_CASE("card: an operator is fused by the rule, or as it is forced", "[card]") {
+  using Algorithm = kernels::Algorithm<int, kernels::NoArrays>;
+  static constexpr Algorithm first{.name = "fused", .fits = [](const int& size) { return size >= 8; }};
+  static constexpr Algorithm composed{.name = "composed"};
+  static constexpr Algorithm last{.name = "fused", .fits = [](const int& size) { return size >= 2; }};
+  static constexpr std::array all{&first, &composed, &last};
+  static const char* forced = nullptr;
+  static std::string took;
+  const Algorithms watcher{.watched{1},
+                           .forced = [](const char* decision) { return decision[0] == 'o' ? forced : nullptr; },
+                           .took = [](const char*, const char* algorithm) noexcept { took += algorithm; }};
+  const Context context{.algorithms = &watcher};
+  const auto fused = [&](const char* name, int size) {
+    forced = name;
+    return kernels::fuses<int>(context, "own", all, size);
+  };
+  CHECK(fused(nullptr, 8));
+  CHECK(took.empty());  // its kernel reports that
+  CHECK_FALSE(fused(nullptr, 4));
+  CHECK(took == "composed");
+  CHECK(fused("fused", 4));
+  CHECK_FALSE(fused("fused", 1));
+  CHECK_FALSE(fused("composed", 8));
+  CHECK(kernels::fuses<int>(context, "another", all, 8));
+}
+
 TEST_CASE("card: a memo forgets what was found longest ago", "[card]") {
   kernels::Memo<int, std::string> memo(3);
   for (int i = 0; i < 3; ++i) memo.keep(i, std::to_string(i));

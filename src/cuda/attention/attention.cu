@@ -1,9 +1,11 @@
 // Attention: chooses between our kernels, which are for float32, and the composed form.
 
 #include <algorithm>
+#include <array>
 #include <initializer_list>
 
 #include "cuda/attention/attention.cuh"
+#include "cuda/choice.cuh"
 #include "cuda/cuda.hpp"
 #include "cuda/elementwise.cuh"
 #include "cuda/halves.cuh"
@@ -33,29 +35,40 @@ Sizes sizes_of(const ScaledDotProduct& sizes, bool packed) {
           .packs = packed};
 }
 
+/// Sizes and what else the choice reads.
+struct Problem : ScaledDotProduct {
+  Precision precision = Precision::strict;
+  Context context() const { return {.precision = precision}; }
+};
+
 /// Whether the kernels can run it: positions in a head are int, and a block's tiles must fit the card.
-bool fits(const Context& context, const ScaledDotProduct& sizes) {
+bool fits(const Problem& sizes) {
   constexpr std::int64_t most = std::int64_t{1} << 30;
   const std::int64_t widest = std::max(sizes.width, sizes.values), longest = std::max(sizes.queries, sizes.keys);
   if (widest > most_width || longest > most / most_width || sizes.heads > most / (longest / 16 + 1)) return false;
   const Sizes own = sizes_of(sizes, false);
-  return std::max(forward_shared(context, own), backward_shared(context, own)) <= card().shared_per_block;
+  return std::max(forward_shared(sizes.context(), own), backward_shared(sizes.context(), own)) <=
+         card().shared_per_block;
 }
 
 /// Sizes for which products and a softmax were measured to be faster (benchmarks/results/fused-h200.md).
-bool composes_faster(const Context& context, const ScaledDotProduct& sizes) {
-  return !on_tensor_cores(context) && std::max(sizes.width, sizes.values) > 64 && !sizes.causal &&
+bool composes_faster(const Problem& sizes) {
+  return !on_tensor_cores(sizes.context()) && std::max(sizes.width, sizes.values) > 64 && !sizes.causal &&
          std::min(sizes.queries, sizes.keys) >= 256;
 }
 
+using Algorithm = cuda::Algorithm<Problem, kernels::NoArrays>;
+const Algorithm fused_first{.name = "fused", .fits = [](const Problem& p) { return fits(p) && !composes_faster(p); }};
+const Algorithm composed{.name = "composed"};
+const Algorithm fused_last{.name = "fused", .fits = fits};
+constexpr std::array algorithms{&fused_first, &composed, &fused_last};
+constexpr std::array without_kernels{&composed};
+
 template <class T>
 bool fuses(const Context& context, const ScaledDotProduct& sizes) {
-  if constexpr (std::is_same_v<Scalar<T>, float>) {
-    const std::string_view forced = forced_algorithm(context, decision);
-    if (fits(context, sizes) && (forced.empty() ? !composes_faster(context, sizes) : forced == "fused")) return true;
-  }
-  took_algorithm(context, decision, "composed");
-  return false;
+  const Candidates<Problem, kernels::NoArrays> with_kernels = algorithms, without = without_kernels;
+  return kernels::fuses(context, decision, std::is_same_v<Scalar<T>, float> ? with_kernels : without,
+                        Problem{sizes, context.precision});
 }
 
 /// Elements of the arrays.

@@ -376,21 +376,33 @@ Problem pooled_problem(const Context& context, Pass pass, const Conv2d& shape) {
   return problem;
 }
 
+// Not with a slope, whose product with losing elements is NaN where y is.
+bool fits_pooled(const Problem& requested) {
+  Problem problem = requested;
+  const auto runs = [&](Pass pass, const Algorithm& algorithm) {
+    problem.pass = pass;
+    return algorithm.fits(problem);
+  };
+  const bool passes = problem.activation == Activation::none || problem.activation == Activation::relu;
+  const bool whole = problem.OH % 2 == 0 && problem.OW % 2 == 0 && problem.outputs() * problem.C > 0;
+  return passes && whole && runs(Pass::forward, direct_tensor_forward_pooled) &&
+         runs(Pass::grad_x, direct_tensor_grad_x_pooled) && runs(Pass::grad_weight, direct_tensor_grad_weight);
+}
+using Pooled = cuda::Algorithm<Problem, kernels::NoArrays>;
+const Pooled pooled_fused{.name = "fused", .fits = fits_pooled}, pooled_composed{.name = "composed"};
+constexpr std::array pooled_algorithms{&pooled_fused, &pooled_composed}, unpooled{&pooled_composed, &pooled_composed};
+
 template <class T>
 bool fuses_max_pool2d(const Context& context, const Conv2d& shape) {
-  // Not if another algorithm is forced; nor with a slope, whose product with losing elements is NaN where y is.
-  const auto runs = [&](const char* decision, Pass pass, const Algorithm& algorithm) {
+  // Not if another algorithm is forced for one of the passes.
+  const auto forces_another = [&](const char* decision) {
     const std::string_view forced = forced_algorithm(context, decision);
-    return (forced.empty() || forced == algorithm.name) && algorithm.fits(pooled_problem(context, pass, shape));
+    return !forced.empty() && forced != direct_tensor_forward_pooled.name;
   };
-  const bool passes = shape.activation == Activation::none || shape.activation == Activation::relu;
-  const bool whole = shape.OH % 2 == 0 && shape.OW % 2 == 0 && shape.N * shape.OH * shape.OW * shape.O * shape.C > 0;
-  const bool fuses = std::is_same_v<T, float> && passes && whole && forced_algorithm(context, pooled) != "composed" &&
-                     runs("conv2d", Pass::forward, direct_tensor_forward_pooled) &&
-                     runs("conv2d_grad_x", Pass::grad_x, direct_tensor_grad_x_pooled) &&
-                     runs("conv2d_grad_weight", Pass::grad_weight, direct_tensor_grad_weight);
-  if (!fuses) took_algorithm(context, pooled, "composed");
-  return fuses;
+  const bool composes = !std::is_same_v<T, float> || forces_another("conv2d") || forces_another("conv2d_grad_x") ||
+                        forces_another("conv2d_grad_weight");
+  return kernels::fuses<Problem>(context, pooled, composes ? unpooled : pooled_algorithms,
+                                 pooled_problem(context, Pass::forward, shape));
 }
 
 bool fuses_inverted_residual(const Context&, const kernels::InvertedResidual&) { return false; }

@@ -11,14 +11,21 @@ using tuning::Figures;
 constexpr float number(std::int64_t count) { return static_cast<float>(count); }
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-/// time_of() equal blocks, whose work and wait are the figures times their counts. Registers limit the blocks per
-/// multiprocessor; each further round of blocks waits as long as the first.
+/// The blocks of a cut: their number, those of them whose registers fit a multiprocessor, and bytes of shared memory.
+struct Blocks {
+  std::int64_t count;
+  int by_registers;
+  std::size_t shared;
+};
+
+/// time_of() equal blocks, whose work and wait are the costs times their counts. Each further round of blocks waits as
+/// long as the first.
 template <class Columns>
 float tensor_cost(const Figures& on, const tuning::Cut<Columns>& costs, const Columns& work, const Columns& wait,
-                  std::int64_t blocks, int by_registers, std::size_t shared) {
-  const Load load{static_cast<float>(blocks), tuning::sum_of(costs.work, work), tuning::sum_of(costs.wait, wait)};
-  const auto by_shared = static_cast<int>(std::size_t{225 * 1024} / (shared + 1024));
-  const auto resident = static_cast<float>(std::max(1, std::min(by_registers, by_shared)));
+                  const Blocks& blocks) {
+  const Load load{number(blocks.count), tuning::sum_of(costs.work, work), tuning::sum_of(costs.wait, wait)};
+  const auto by_shared = static_cast<int>(std::size_t{225 * 1024} / (blocks.shared + 1024));
+  const auto resident = static_cast<float>(std::max(1, std::min(blocks.by_registers, by_shared)));
   return time_of({&load, 1}, {static_cast<float>(on.multiprocessors), resident, costs.exposed, 1});
 }
 
@@ -68,8 +75,8 @@ ForwardCut find_forward_cut(const Figures& on, const tuning::Costs& costs, const
         const float guess = tensor_cost(on, fit,
                                         {1, packs, products, products * across,
                                          split * number(tiles * splits) * across / 100, in_block * across / 100},
-                                        {1, packs, in_turn, in_turn * across, split, turns * across / 10}, blocks,
-                                        forward_resident(columns / 8, !rounded), cut.shared);
+                                        {1, packs, in_turn, in_turn * across, split, turns * across / 10},
+                                        {blocks, forward_resident(columns / 8, !rounded), cut.shared});
         search.offer(cut, guess);
       }
   return search.best();
@@ -128,8 +135,8 @@ GradWeightCut find_grad_weight_cut(const Figures& on, const tuning::Costs& costs
             tensor_cost(on, fit,
                         {1, packs, products, products * across, split * number(cut.tiles * cut.splits) * across / 100,
                          number(cut.tiles) * across / 100},
-                        {1, packs, in_turn, in_turn * across, split, across / 10, std::ceil(rounds) - 1}, blocks,
-                        grad_weight_resident(columns, rounded) * tensor_warps / cut.warps, cut.shared) +
+                        {1, packs, in_turn, in_turn * across, split, across / 10, std::ceil(rounds) - 1},
+                        {blocks, grad_weight_resident(columns, rounded) * tensor_warps / cut.warps, cut.shared}) +
             adding * number(cut.slices) * number(p.O * s.length + p.O) / 1e6f;
         search.offer(cut, guess);
       }
@@ -174,7 +181,7 @@ GradXCut find_grad_x_cut(const Figures& on, const tuning::Costs& costs, const Co
       const float sums = number(images * channels) * eights / 1000;
       const float guess = tensor_cost(on, fit, {1, weights, staged, number(units) * products, sums},
                                       {1, weights / warps, staged / warps, turns * products * 10, sums * 10 / warps},
-                                      blocks, 65536 / ((rounded ? 96 : 128) * 32 * of_block), cut.shared);
+                                      {blocks, 65536 / ((rounded ? 96 : 128) * 32 * of_block), cut.shared});
       search.offer(cut, guess);
     }
   return search.best();

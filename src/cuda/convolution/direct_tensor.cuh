@@ -224,12 +224,18 @@ struct WarpTile {
   }
 };
 
+/// What add_warps() adds: tiles of rows, warps that share one, items of rows, and columns.
+struct WarpSums {
+  int tiles, splits, items, columns;
+};
+
 /// Adds the parts of the `splits` warps of each tile of rows in order: use(place(item), column, sums) for items of one
 /// row each, or of the four of a lane. A warp's tile is warp / splits. All threads of the block take part; shared
 /// memory of split_bytes() is overwritten.
 template <int Rows, int Across, bool Doubles, class Place, class Use>
-__device__ __forceinline__ void add_warps(float* part, const WarpTile<Across, Doubles>& mine, int tiles, int splits,
-                                          int items, int columns, const Place& place, const Use& use) {
+__device__ __forceinline__ void add_warps(float* part, const WarpTile<Across, Doubles>& mine, const WarpSums& sums,
+                                          const Place& place, const Use& use) {
+  const auto [tiles, splits, items, columns] = sums;
   const int warp = static_cast<int>(threadIdx.x) / 32, tile = warp / splits, split = warp % splits;
   const int warps = static_cast<int>(blockDim.x) / 32, pitch = tiles * tensor_rows + 4, size = pitch * Across * 8;
   __syncthreads();

@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(tensor_threads, (forward_resident(Across, Doub
     });
     sums = {};
   }
-  if (cut.splits > 1) add_warps<rows_of_item>(planes, sums, cut.tiles, cut.splits, items, o_count, place, finish);
+  if (cut.splits > 1) add_warps<rows_of_item>(planes, sums, {cut.tiles, cut.splits, items, o_count}, place, finish);
 }
 
 ForwardCut chosen_cut(const Problem& problem) {

@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(Across <= 3 ? 2 * tensor_threads : tensor_thre
       });
   } else {
     add_warps<1>(
-        parts, sums, cut.tiles, cut.splits, rows, o_count, [](int row) { return row; }, use);
+        parts, sums, {cut.tiles, cut.splits, rows, o_count}, [](int row) { return row; }, use);
   }
   if (c_first > 0) return;
   __syncthreads();

@@ -148,9 +148,7 @@ const Algorithm<T>& choose(Context& context, const Problem& problem, const Array
 template <class T>
 std::string_view name_by_rule(const Context& context, const Problem& problem) {
   const kernels::Candidates<Problem, Arrays<T>> all = candidates<T>;
-  const std::string_view forced = forced_algorithm(context, decision(problem.pass));
-  auto chosen = forced.empty() ? kernels::Chosen<Problem, Arrays<T>>{} : kernels::chosen_by_rule(all, problem, forced);
-  if (chosen.algorithm == nullptr) chosen = kernels::chosen_by_rule(all, problem);
+  const auto chosen = kernels::chosen_by_rule(context, decision(problem.pass), all, problem);
   return chosen.algorithm == nullptr ? std::string_view() : chosen.algorithm->name;
 }
 
