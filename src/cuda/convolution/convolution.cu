@@ -186,11 +186,18 @@ struct Gradients {
   const std::uint8_t* index = nullptr;
 };
 
-/// The gradients, from g; last(context) is queued after that of x. Those of x and the weight are independent: in a
-/// replayed step they run concurrently.
+/// y's gradient through the activation, and what the weight's pass computes: whether it runs, and the bias's gradient,
+/// or null.
+struct Incoming {
+  const void* g;
+  bool weight;
+  void* grad_bias;
+};
+
+/// The gradients; last(context) is queued after that of x. Those of x and the weight are independent: in a replayed
+/// step they run concurrently.
 template <class Last>
-void run_halves(Context& context, Problem problem, const Gradients& to, bool want_weight, void* grad_bias,
-                const void* g, const Last& last) {
+void run_halves(Context& context, Problem problem, const Gradients& to, const Incoming& from, const Last& last) {
   using Half = Prepared<Problem, Arrays>;
   const auto prepare = [&](std::optional<Half>& half, const char* decision,
                            std::span<const Algorithm* const> algorithms, Pass pass, const Arrays& arrays) {
@@ -204,10 +211,10 @@ void run_halves(Context& context, Problem problem, const Gradients& to, bool wan
   std::optional<Half> to_x, to_weight;
   if (to.grad_x != nullptr)
     prepare(to_x, "conv2d_grad_x", problem.pools ? Algorithms(pooled_grad_x) : Algorithms(grad_x), Pass::grad_x,
-            {to.grad_x, address(to.weight), address(g), nullptr, index});
-  if (want_weight)
+            {to.grad_x, address(to.weight), address(from.g), nullptr, index});
+  if (from.weight)
     prepare(to_weight, "conv2d_grad_weight", problem.pools ? Algorithms(pooled_grad_weight) : Algorithms(grad_weight),
-            Pass::grad_weight, {address(to.x), to.grad_weight, address(g), grad_bias, index});
+            Pass::grad_weight, {address(to.x), to.grad_weight, address(from.g), from.grad_bias, index});
   run_side_by_side(context, to_x, to_weight, last);
 }
 
@@ -280,7 +287,7 @@ void backward_channels_first(Context& context, Problem problem, Gradients to) {
              problem.N, problem.O, problem.OH * problem.OW);
     return;
   }
-  run_halves(context, problem, to, wants_weight, to.grad_bias, g, [](Context&) {});
+  run_halves(context, problem, to, {g, wants_weight, to.grad_bias}, [](Context&) {});
 }
 
 /// An array, or an aligned copy: views may have any alignment.
@@ -321,7 +328,7 @@ void backward_channels_last(Context& context, const Problem& requested, const Gr
   if (!takes_grad || to.grad_bias != nullptr)
     through_rows(context, made.as<T>(), partials.as<float>(), grad_y.data(), y.data(), rows, problem.activation);
   const void* const g = takes_grad ? static_cast<const void*>(grad_y.data()) : made.as<void>();
-  run_halves(context, problem, to, to.grad_weight != nullptr, nullptr, g, [&](const Context& where) {
+  run_halves(context, problem, to, {g, to.grad_weight != nullptr, nullptr}, [&](const Context& where) {
     if (to.grad_bias != nullptr)
       sum_slices<float>(where, nullptr, static_cast<float*>(to.grad_bias), partials.as<float>(), slices, 0, problem.O);
   });

@@ -8,13 +8,13 @@
 namespace tern::cuda::convolution {
 namespace {
 
-// `apart` is the distance of two planes modulo the 32 banks.
-Plane plane_of(int H, int W, int pad_h, int pad_w, int rows, int pitch, int apart) {
-  const int size = rows * pitch, stride = size + ((apart - size) % 32 + 32) % 32;
-  const bool flat = pitch == W && rows == H && pad_h == 0 && pad_w == 0;
-  Plane plane{H, W, pad_h, pad_w, rows, pitch, stride, flat, {}, {}};
+// The rest of a plane of these sizes; `apart` is the distance of two planes modulo the 32 banks.
+Plane plane_of(Plane plane, int apart) {
+  const int size = plane.size();
+  plane.stride = size + ((apart - size) % 32 + 32) % 32;
+  plane.flat = plane.pitch == plane.W && plane.rows == plane.H && plane.pad_h == 0 && plane.pad_w == 0;
   plane.stored = Divisor<std::uint32_t>(plane.size());
-  plane.row = Divisor<std::uint32_t>(pitch);
+  plane.row = Divisor<std::uint32_t>(plane.pitch);
   return plane;
 }
 
@@ -28,8 +28,12 @@ Planes planes(const Problem& s) {
   // Adjacent threads read runs in adjacent rows of one plane after the other (KH of x each, whole planes of y), an odd
   // number of packs of four apart: eight of them are in different banks.
   const int pitch = i(ceil_div(p.segments * run + s.KW - 1, 4) * 4);
-  p.x = plane_of(i(s.H), i(s.W), i(s.pad_h), i(s.pad_w), i(s.OH + s.KH - 1), pitch, i(s.KH) * pitch % 32);
-  p.y = plane_of(p.OH, p.OW, 0, 0, p.OH, p.segments * run, 4);
+  Plane x{}, y{};
+  x.H = i(s.H), x.W = i(s.W), x.pad_h = i(s.pad_h), x.pad_w = i(s.pad_w);
+  x.rows = i(s.OH + s.KH - 1), x.pitch = pitch;
+  y.H = y.rows = p.OH, y.W = p.OW, y.pitch = p.segments * run;
+  p.x = plane_of(x, i(s.KH) * pitch % 32);
+  p.y = plane_of(y, 4);
   return p;
 }
 
