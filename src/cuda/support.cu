@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <memory>
 #include <mutex>
 #include <string_view>
 #include <unordered_map>
@@ -107,7 +108,7 @@ Registry& registry() {
 
 Stream* make_stream(int device) {
   use_card(device);
-  auto* stream = new Stream;
+  auto stream = std::make_unique<Stream>();
   stream->device = device;
   check(cudaStreamCreateWithFlags(&stream->handle, cudaStreamNonBlocking), "creating a stream");
   for (cudaStream_t& side : stream->sides)
@@ -118,7 +119,7 @@ Stream* make_stream(int device) {
   check(cudaHostAlloc(reinterpret_cast<void**>(&stream->fault), sizeof(FaultCell), cudaHostAllocPortable),
         "pinning host memory");
   *stream->fault = FaultCell{};
-  return stream;
+  return stream.release();
 }
 
 /// What an earlier thread's work reported, unread, does not belong to the next thread: it is kept for the reader of

@@ -168,7 +168,8 @@ std::string check_special(const Case& c, const Mode& mode) {
   // Sums of integers are exact; of integers and tiny numbers they are not.
   const bool is_exact = c.sample.exact && (c.sample.terms == 1 || c.special <= Special::infinity);
   // docs/numbers.md: a NaN reaches further in convolutions on devices, and in causal attention.
-  const bool further = (!mode.memory->host_accessible() && c.op.name.starts_with("conv")) || c.op.family == "attention";
+  const bool convolves = c.op.name.starts_with("conv") || c.op.name == "inverted_residual";
+  const bool further = (!mode.memory->host_accessible() && convolves) || c.op.family == "attention";
   const bool spreads = further && c.special <= Special::infinity;
   const auto compared = [&](const std::vector<Array>& got, const std::vector<Array>& expected, double unit,
                             const char* what, double magnitude) {

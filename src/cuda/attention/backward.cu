@@ -1,5 +1,6 @@
 #include "cuda/attention/attention.cuh"
 #include "cuda/attention/backward.cuh"
+#include "cuda/elementwise.cuh"
 
 namespace tern::cuda::scaled_dot_product {
 namespace {
@@ -57,8 +58,9 @@ void run_backward(const Context& context, const Backward& pass, const Sizes& siz
 
 void run_inner(const Context& context, float* inner, const float* grad, const float* out, const Sizes& sizes) {
   const std::int64_t rows = static_cast<std::int64_t>(sizes.heads) * sizes.queries;
-  launch(context, Grid(static_cast<unsigned>(ceil_div(rows, 8)), 256), inner_kernel, inner, grad, out, rows,
-         sizes.values);
+  const bool packs = sizes.values % 4 == 0 && aligned<4>(grad) && aligned<4>(out);
+  launch(context, Grid(static_cast<unsigned>(ceil_div(rows, 128)), 128), inner_kernel, inner, grad, out, rows,
+         sizes.values, packs);
 }
 
 }  // namespace tern::cuda::scaled_dot_product

@@ -7,17 +7,28 @@
 
 namespace tern::cuda::scaled_dot_product {
 
-/// inner = sum of grad * out over each row of `width`; one warp per row.
-inline __global__ void inner_kernel(float* inner, const float* grad, const float* out, std::int64_t rows, int width) {
+/// inner = sum of grad * out over each row of `width`; one thread per row. It adds in the order of FusedTile::scores,
+/// so that a row with all its weight on one key has a gradient of exactly 0. `packs`: rows are multiples of 16 bytes.
+inline __global__ void inner_kernel(float* inner, const float* grad, const float* out, std::int64_t rows, int width,
+                                    bool packs) {
   begin_kernel();
-  const std::int64_t row = std::int64_t{blockIdx.x} * (blockDim.x / 32) + threadIdx.x / 32;
+  const std::int64_t row = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (row >= rows) return;
+  grad += row * width, out += row * width;
   float sum = 0;
-  for (int i = static_cast<int>(threadIdx.x) % 32; i < width; i += 32)
-    sum = fmaf(grad[row * width + i], out[row * width + i], sum);
-#pragma unroll
-  for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(~0u, sum, distance);
-  if (threadIdx.x % 32 == 0) inner[row] = sum;
+  if (packs) {
+#pragma unroll 4
+    for (int i = 0; i < width; i += 4) {
+      const float4 left = *reinterpret_cast<const float4*>(grad + i), right = *reinterpret_cast<const float4*>(out + i);
+      sum = fmaf(left.x, right.x, sum);
+      sum = fmaf(left.y, right.y, sum);
+      sum = fmaf(left.z, right.z, sum);
+      sum = fmaf(left.w, right.w, sum);
+    }
+  } else {
+    for (int i = 0; i < width; ++i) sum = fmaf(grad[i], out[i], sum);
+  }
+  inner[row] = sum;
 }
 
 template <class Tile, int Width, int Step, int Warps, int Stages>

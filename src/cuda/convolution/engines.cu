@@ -3,6 +3,7 @@
 #include <array>
 #include <memory>
 #include <optional>
+#include <set>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -283,13 +284,21 @@ class Proposals {
     if (number >= 0) return search(number + 1);
     if (!first_) {
       first_ = search(0);
-      if (*first_ < 0) {  // the other query is for problems for which none of these runs
+      if (*first_ < 0 && !asked_all_) {  // the other query is for problems for which none of these runs
         const int before = count();
         ask(CUDNN_HEUR_MODE_FALLBACK);
+        asked_all_ = true;
         first_ = search(before);
       }
     }
     return *first_;
+  }
+  /// The plan, or the first one that runs if cuDNN refused it. -1: none.
+  int usable(int number) { return refused_.contains(number) ? next(-1) : number; }
+  /// An engine that can be planned may still refuse to run (cuDNN 9, gradients of weights in 16 bits).
+  void refuse(int number) {
+    refused_.insert(number);
+    if (first_ == number) first_.reset();
   }
   /// Null if it cannot run.
   const std::shared_ptr<const Engine>& plan(int number) {
@@ -304,7 +313,7 @@ class Proposals {
  private:
   int count() const { return static_cast<int>(configurations_.size()); }
   int search(int number) {
-    while (number < count() && plan(number) == nullptr) ++number;
+    while (number < count() && (refused_.contains(number) || plan(number) == nullptr)) ++number;
     return number < count() ? number : -1;
   }
   void ask(cudnnBackendHeurMode_t mode) {
@@ -333,6 +342,8 @@ class Proposals {
   std::shared_ptr<const Engine> engine_;  ///< of the plan
   int planned_ = -1;
   std::optional<int> first_;  ///< that runs
+  std::set<int> refused_;
+  bool asked_all_ = false;
 };
 
 /// The handle of a thread (of its stream, which outlives it), and the plans made with it: cuDNN does not promise that a
@@ -360,20 +371,18 @@ bool has_engines() { return true; }
 int next_engine(const Problem& problem, int plan) { return proposals_of(problem).next(plan); }
 
 std::size_t engine_workspace(const Problem& problem, int plan) {
-  const auto& engine = proposals_of(problem).plan(plan);
+  Proposals& proposals = proposals_of(problem);
+  if (proposals.usable(plan) != plan) return 0;  // run_engine allocates it
+  const auto& engine = proposals.plan(plan);
   return engine == nullptr ? 0 : engine->workspace;
 }
 
-void run_engine(const Context& context, const Problem& problem, const Arrays& arrays, int plan, void* workspace) {
-  const std::shared_ptr<const Engine>& engine = proposals_of(problem).plan(plan);
-  const auto check_run = [&](cudnnStatus_t status) {  // not `expects`: the text takes longer than a launch
-    if (status != CUDNN_STATUS_SUCCESS) [[unlikely]]
-      throw Error(message("cuda: cuDNN failed to run plan ", plan, " of ", text_of(problem), ": ",
-                          cudnnGetErrorString(status)));
-  };
-  check_run(engine == nullptr ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_SUCCESS);
-  keep_for_replays(thread_stream(), engine);
-  check_run(cudnnSetStream(engine->library.get(), stream_of(context)));
+namespace {
+
+cudnnStatus_t execute(const Context& context, const Problem& problem, const Arrays& arrays, const Engine& engine,
+                      void* workspace) {
+  if (const auto status = cudnnSetStream(engine.library.get(), stream_of(context)); status != CUDNN_STATUS_SUCCESS)
+    return status;
   const Problem group = one_group(problem);
   const auto step = [&](std::int64_t elements, Pass computed) {
     return elements * bytes_of(element_of(problem, computed));
@@ -391,8 +400,29 @@ void run_engine(const Context& context, const Problem& problem, const Arrays& ar
         .set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, ids)
         .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace)
         .finalize();
-    check_run(cudnnBackendExecute(engine->library.get(), engine->plan.get(), pack.get()));
+    const auto status = cudnnBackendExecute(engine.library.get(), engine.plan.get(), pack.get());
+    if (status != CUDNN_STATUS_SUCCESS) return status;
   }
+  return CUDNN_STATUS_SUCCESS;
+}
+
+}  // namespace
+
+void run_engine(Context& context, const Problem& problem, const Arrays& arrays, int plan, void* workspace) {
+  Proposals& proposals = proposals_of(problem);
+  cudnnStatus_t status = CUDNN_STATUS_NOT_SUPPORTED;
+  for (int number = proposals.usable(plan); number >= 0; number = proposals.next(-1)) {
+    if (const auto& engine = proposals.plan(number); engine != nullptr) {
+      keep_for_replays(thread_stream(), engine);
+      const Scratch own(context, number == plan ? 0 : engine->workspace);
+      status = execute(context, problem, arrays, *engine, number == plan ? workspace : own.as<void>());
+      if (status == CUDNN_STATUS_SUCCESS) return;
+    }
+    if (status != CUDNN_STATUS_NOT_SUPPORTED) break;
+    proposals.refuse(number);
+  }
+  throw Error(
+      message("cuda: cuDNN failed to run plan ", plan, " of ", text_of(problem), ": ", cudnnGetErrorString(status)));
 }
 
 }  // namespace tern::cuda::convolution

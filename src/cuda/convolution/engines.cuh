@@ -28,6 +28,6 @@ inline bool rounds_factors(const Problem& problem) {
 /// reproducibility; -1: none.
 int next_engine(const Problem& problem, int plan);
 std::size_t engine_workspace(const Problem& problem, int plan);
-void run_engine(const Context& context, const Problem& problem, const Arrays& arrays, int plan, void* workspace);
+void run_engine(Context& context, const Problem& problem, const Arrays& arrays, int plan, void* workspace);
 
 }  // namespace tern::cuda::convolution

@@ -346,7 +346,6 @@ struct Implicit {
   }
 };
 
-// Without a library this is the only algorithm, also for the other activations, in a separate pass.
 bool fuses_epilogue(const Problem& requested) {
   return requested.activation == Activation::none || requested.activation == Activation::relu ||
          requested.activation == Activation::relu6;
@@ -357,9 +356,10 @@ Task forward_task(const Problem& requested) {
   return {problem, takes_image(requested, problem), takes_weight(requested, problem),
           problem.epilogue || requested.y_channels == requested.O};
 }
+// The other activations run in a separate pass. So an activation never decides the algorithm: fused or not, the bits
+// are the same.
 bool forward_fits(const Problem& requested) {
-  return requested.channels_last() && (fuses_epilogue(requested) || !has_engines()) &&
-         implicit_fits(forward_task(requested).packed);
+  return requested.channels_last() && implicit_fits(forward_task(requested).packed);
 }
 
 Task grad_x_task(const Problem& requested) {

@@ -7,6 +7,6 @@ namespace tern::cuda::convolution {
 bool has_engines() { return false; }
 int next_engine(const Problem&, int) { return -1; }
 std::size_t engine_workspace(const Problem&, int) { return 0; }
-void run_engine(const Context&, const Problem&, const Arrays&, int, void*) {}
+void run_engine(Context&, const Problem&, const Arrays&, int, void*) {}
 
 }  // namespace tern::cuda::convolution
