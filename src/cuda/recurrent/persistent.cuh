@@ -2,6 +2,8 @@
 // One kernel for a whole sequence: the weights stay in the registers of all multiprocessors, and after each round the
 // blocks signal each other that their part of the state is in memory. Float32, in every precision.
 
+#include <cooperative_groups.h>
+
 #include "cuda/async_copy.cuh"
 #include "cuda/recurrent/plan.cuh"
 #include "cuda/recurrent/work.cuh"
@@ -28,6 +30,22 @@ __device__ __forceinline__ void await_all(const int* flags, int count, int round
   __syncthreads();
 }
 
+/// Waits for the other threads of the block or, if there are several blocks in a cluster, of the cluster.
+__device__ __forceinline__ void meet(const Plan& plan) {
+#if __CUDA_ARCH__ >= 900
+  if (plan.spread > 1) return cooperative_groups::this_cluster().sync();
+#endif
+  __syncthreads();
+}
+
+/// The same address in the shared memory of another block of the cluster.
+__device__ __forceinline__ float* in_block(float* own, int rank, const Plan& plan) {
+#if __CUDA_ARCH__ >= 900
+  if (plan.spread > 1) return cooperative_groups::this_cluster().map_shared_rank(own, static_cast<unsigned>(rank));
+#endif
+  return own;
+}
+
 // ---- a warp's part of the product ----
 
 /// Adds `values` of all lanes; the one at lane * count / 32 remains, in values[0].
@@ -52,16 +70,16 @@ __device__ __forceinline__ void sum_lanes(float (&values)[count]) {
   }
 }
 
-/// The partial sums of `count` sequences, whose states begin `padded` apart at `states` (this lane's columns).
+/// The partial sums of `count` sequences, whose states begin `columns` apart at `states` (this lane's columns).
 template <int count, int vectors>
 __device__ __forceinline__ void multiply(const float (&weight)[warp_rows][vectors * vector], const float* states,
-                                         int padded, float* partial, int pitch) {
+                                         int columns, float* partial, int pitch) {
   float sums[count * warp_rows] = {};
 #pragma unroll
   for (int j = 0; j < vectors; ++j) {
     float4 state[count];
 #pragma unroll
-    for (int n = 0; n < count; ++n) state[n] = *reinterpret_cast<const float4*>(states + n * padded + j * 32 * vector);
+    for (int n = 0; n < count; ++n) state[n] = *reinterpret_cast<const float4*>(states + n * columns + j * 32 * vector);
 #pragma unroll
     for (int n = 0; n < count; ++n)
 #pragma unroll
@@ -81,14 +99,14 @@ __device__ __forceinline__ void multiply(const float (&weight)[warp_rows][vector
 
 // ---- the kernel ----
 
-/// The states of `count` sequences to shared memory. Other blocks wrote them, so nothing may come from L1.
-__device__ __forceinline__ void copy_states(float* tile, int padded, const float* from, std::int64_t length, int count,
-                                            bool aligned) {
+/// `width` numbers of each of `count` sequences to shared memory. Other blocks wrote them, so none may come from L1.
+__device__ __forceinline__ void copy_states(float* tile, int columns, const float* from, std::int64_t length, int width,
+                                            int count, bool aligned) {
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-  const int width = static_cast<int>(length), step = aligned ? vector : 1;
+  const int step = aligned ? vector : 1;
   for (int n = 0; n < count; ++n)
     for (int k = thread * step; k < width; k += threads * step) {
-      float* const to = tile + n * padded + k;
+      float* const to = tile + n * columns + k;
       const float* const source = from + n * length + k;
       if (aligned)
         copy_async<4, true>(to, source, true);
@@ -104,44 +122,51 @@ __global__ void __launch_bounds__(most_warps * 32, 1)
     persistent_kernel(Work work, Plan plan, std::int64_t rounds, std::int64_t length, bool aligned, int* flags) {
   extern __shared__ float4 persistent_shared[];
   float* const tiles = reinterpret_cast<float*>(persistent_shared);
-  float* const partials = tiles + 2 * plan.tile * plan.padded;
+  float* const partials = tiles + 2 * plan.tile * plan.columns;
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
   const int part = static_cast<int>(blockIdx.x) % plan.parts, group = static_cast<int>(blockIdx.x) / plan.parts;
+  const int rank = part % plan.spread;
   flags += group * plan.parts;
   const std::int64_t first_unit = static_cast<std::int64_t>(part) * plan.units, batch = work.p.batch;
-  const int units = static_cast<int>(min(static_cast<std::int64_t>(plan.units), work.p.width - first_unit));
   const std::int64_t begin = batch * group / plan.groups, end = batch * (group + 1) / plan.groups;
   const int rows = static_cast<int>(end - begin);
 
-  // This warp's weights: 8 of the block's rows, in which a unit's sums are side by side.
-  const int first_row = warp % plan.row_warps * warp_rows, chunk = warp / plan.row_warps;
-  const int first_column = chunk * vectors * 32 * vector + lane * vector;
+  // This warp's weights: 8 of the cluster's rows, in which a unit's sums are side by side.
+  const int block_rows = plan.units * Work::sums, first_row = warp % plan.row_warps * warp_rows;
+  const int chunk = warp / plan.row_warps, warp_column = chunk * vectors * 32 * vector + lane * vector;
+  const std::int64_t first_column = static_cast<std::int64_t>(rank) * plan.columns;
+  const int width = static_cast<int>(
+      max(min(length - first_column, static_cast<std::int64_t>(plan.columns)), static_cast<std::int64_t>(0)));
   float weight[warp_rows][vectors * vector];
 #pragma unroll
   for (int r = 0; r < warp_rows; ++r)
 #pragma unroll
     for (int j = 0; j < vectors * vector; ++j) {
-      const int unit = (first_row + r) / Work::sums, sum = (first_row + r) % Work::sums;
-      const std::int64_t k = first_column + j / vector * 32 * vector + j % vector;
-      weight[r][j] = unit < units && k < length ? work.factor(sum, first_unit + unit, k) : 0;
+      const std::int64_t u = first_unit - rank * plan.units + (first_row + r) / Work::sums;
+      const std::int64_t k = first_column + warp_column + j / vector * 32 * vector + j % vector;
+      weight[r][j] = u < work.p.width && k < length ? work.factor((first_row + r) % Work::sums, u, k) : 0;
     }
-  for (int i = thread; i < 2 * plan.tile * plan.padded; i += static_cast<int>(blockDim.x)) tiles[i] = 0;
-  __syncthreads();
+  for (int i = thread; i < 2 * plan.tile * plan.columns; i += static_cast<int>(blockDim.x)) tiles[i] = 0;
+  meet(plan);  // before anybody writes into another block's memory
 
+  const int slot = (rank * plan.chunks + chunk) * plan.tile * plan.pitch + first_row % block_rows;
+  float* const partial = in_block(partials + slot, first_row / block_rows, plan);
   const int item_row = thread / plan.units, item_unit = thread % plan.units;
   const std::int64_t unit = first_unit + item_unit;
+  int copy_of_partials = 0;
   for (std::int64_t round = 0; round < rounds; ++round) {
     const float* const source = work.source(round);
     for (int row = 0, turn = 0; row < rows; row += plan.tile, ++turn) {
       const int count = min(plan.tile, rows - row);
-      const bool has_item = item_row < count && item_unit < units;
+      const bool has_item = item_row < count && unit < work.p.width;
       const std::int64_t n = begin + row + item_row;
       typename Work::Item item{};
       if (has_item) item = work.load(round, n, unit);
       const auto copy = [&](int from, int buffer) {
         if (from < rows)
-          copy_states(tiles + buffer * plan.tile * plan.padded, plan.padded, source + (begin + from) * length, length,
-                      min(plan.tile, rows - from), aligned);
+          copy_states(tiles + buffer * plan.tile * plan.columns, plan.columns,
+                      source + (begin + from) * length + first_column, length, width, min(plan.tile, rows - from),
+                      aligned);
         commit_copies();
       };
       float sums[Work::sums] = {};
@@ -153,18 +178,20 @@ __global__ void __launch_bounds__(most_warps * 32, 1)
         copy(row + plan.tile, (turn + 1) % 2);
         await_copies<1>();
         __syncthreads();
-        const float* const states = tiles + turn % 2 * plan.tile * plan.padded + first_column;
-        float* const partial = partials + chunk * plan.tile * plan.pitch + first_row;
+        const float* const states = tiles + turn % 2 * plan.tile * plan.columns + warp_column;
+        const int place = copy_of_partials * plan.partials() * plan.tile * plan.pitch;
+        copy_of_partials = (copy_of_partials + 1) % plan.copies();
         if (count == 1)
-          multiply<1, vectors>(weight, states, plan.padded, partial, plan.pitch);
+          multiply<1, vectors>(weight, states, plan.columns, partial + place, plan.pitch);
         else
           for (int i = 0; i < count; i += 4)
-            multiply<4, vectors>(weight, states + i * plan.padded, plan.padded, partial + i * plan.pitch, plan.pitch);
-        __syncthreads();
+            multiply<4, vectors>(weight, states + i * plan.columns, plan.columns, partial + place + i * plan.pitch,
+                                 plan.pitch);
+        meet(plan);
         if (has_item)
           for (int s = 0; s < Work::sums; ++s)
-            for (int c = 0; c < plan.chunks; ++c)
-              sums[s] += partials[(c * plan.tile + item_row) * plan.pitch + item_unit * Work::sums + s];
+            for (int c = 0; c < plan.partials(); ++c)
+              sums[s] += partials[place + (c * plan.tile + item_row) * plan.pitch + item_unit * Work::sums + s];
       }
       if (has_item) work.finish(round, n, unit, item, sums);
     }
@@ -174,6 +201,27 @@ __global__ void __launch_bounds__(most_warps * 32, 1)
 
 // ---- the launch ----
 
+/// What the current card has room for.
+inline Room room_of_card() {
+  Room room{.shared = card().shared_per_block};
+  room.blocks[0] = card().multiprocessors;
+  const auto kernel = persistent_kernel<vector, LstmForward>;
+  for (int kind = 1; kind < Room::kinds && card().overlap; ++kind) {
+    cudaLaunchAttribute cluster{};
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {1U << kind, 1, 1};
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(1U << kind);
+    config.blockDim = dim3(most_warps * 32);
+    config.attrs = &cluster;
+    config.numAttrs = 1;
+    int clusters = 0;
+    check(cudaOccupancyMaxActiveClusters(&clusters, kernel, &config), "asking for the size of clusters");
+    room.blocks[kind] = std::min(clusters << kind, card().multiprocessors);
+  }
+  return room;
+}
+
 template <int vectors, class Work>
 void launch_persistent(const Context& context, const Work& work, const Plan& plan, bool aligned, int* flags) {
   const cudaStream_t queue = stream_of(context);
@@ -181,16 +229,18 @@ void launch_persistent(const Context& context, const Work& work, const Plan& pla
   check(cudaMemsetAsync(flags, 0, static_cast<std::size_t>(blocks) * sizeof(int), queue), "clearing");
   const auto kernel = persistent_kernel<vectors, Work>;
   allow_shared(reinterpret_cast<const void*>(kernel), plan.shared);
-  cudaLaunchAttribute together{};
-  together.id = cudaLaunchAttributeCooperative;
-  together.val.cooperative = 1;
+  cudaLaunchAttribute attributes[2]{};
+  attributes[0].id = cudaLaunchAttributeCooperative;
+  attributes[0].val.cooperative = 1;
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim = {static_cast<unsigned>(plan.spread), 1, 1};
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(blocks));
   config.blockDim = dim3(static_cast<unsigned>(plan.warps() * 32));
   config.dynamicSmemBytes = plan.shared;
   config.stream = queue;
-  config.attrs = &together;
-  config.numAttrs = 1;
+  config.attrs = attributes;
+  config.numAttrs = plan.spread > 1 ? 2 : 1;
   check(cudaLaunchKernelEx(&config, kernel, work, plan, work.rounds(), work.length(), aligned, flags),
         "launching a kernel");
 }

@@ -1,6 +1,7 @@
 // LSTM and GRU over whole sequences: one kernel that keeps the weights, or a product and a kernel for each step.
 
 #include <array>
+#include <mutex>
 
 #include "cuda/choice.cuh"
 #include "cuda/cuda.hpp"
@@ -66,8 +67,18 @@ double cost_of_steps(const Problem& p) {
 
 // ---- all steps at once ----
 
+/// Of the current card.
+const Room& room_of(int device) {
+  static std::array<std::once_flag, most_cards> read;
+  static std::array<Room, most_cards> rooms;
+  const auto at = static_cast<std::size_t>(device);
+  std::call_once(read[at], [&] { rooms[at] = room_of_card(); });
+  return rooms[at];
+}
+
 Plan plan_for(const Problem& p) {
-  return plan_of(p.batch, p.width, p.backward ? 1 : p.gates, p.backward ? p.gates * p.width : p.width, card(p.device));
+  return plan_of(p.batch, p.width, p.backward ? 1 : p.gates, p.backward ? p.gates * p.width : p.width,
+                 room_of(p.device));
 }
 
 bool fits_persistent(const Problem& p) {
