@@ -17,7 +17,7 @@ namespace tern::graph {
 namespace {
 
 constexpr std::size_t most_batches = 32;
-constexpr std::size_t slice_bytes = std::size_t{1}
+constexpr std::size_t slice_bytes = std::size_t{2}
                                     << 20;  // per thread: smaller ones cost more launches than they save memory
 
 /// What keeps every call from being recorded; empty: nothing.

@@ -95,6 +95,19 @@ Layer drawn_first(Random& random) {
           o};
 }
 
+/// A product: few positions or many.
+Layer drawn_points(Random& random) {
+  const std::int64_t C = draw(random, 1, 200), O = draw(random, 1, 100);
+  const op::QuantizedConv2dOptions o{.x_zero = draw(random, 0, 255), .zero = draw(random, 0, 255)};
+  Generator generator(random());
+  return {numbers(random, {draw(random, 1, 20), C, draw(random, 1, 3), draw(random, 1, 20)}, DType::uint8, 0, 255),
+          numbers(random, {O, 1, 1, C}, DType::int8, -127, 127),
+          numbers(random, {O}, DType::int32, -30000, 30000),
+          op::mul(rand({O}, generator), 1.0 / (700 * std::sqrt(static_cast<double>(C)))),
+          {},
+          o};
+}
+
 struct Chosen {
   explicit Chosen(const vectorized::int8::Kernels* kernels) { vectorized::int8::force_kernels(kernels); }
   ~Chosen() { vectorized::int8::force_kernels(nullptr); }
@@ -107,8 +120,8 @@ TEST_CASE("int8 kernels: every instruction set gives the integers of the referen
   int sets = 0;
   for (auto* const* kernels = vectorized::int8::all_kernels(); *kernels != nullptr; ++kernels) ++sets;
   REQUIRE(sets > 0);
-  for (int i = 0; i < 140; ++i) {
-    const Layer layer = i % 2 == 0 ? drawn(random) : drawn_first(random);
+  for (int i = 0; i < 210; ++i) {
+    const Layer layer = i % 3 == 0 ? drawn(random) : i % 3 == 1 ? drawn_first(random) : drawn_points(random);
     const std::vector<double> expected = layer.run("sequential").values();
     for (auto* const* kernels = vectorized::int8::all_kernels(); *kernels != nullptr; ++kernels) {
       const Chosen chosen(*kernels);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "vectorized/cache.hpp"
@@ -37,7 +38,7 @@ struct Plan {
   bool copies;                        ///< the image is copied into a padded one
   bool flat;                          ///< a line is one of many positions of a product
 
-  Plan(const Conv2d& sizes, const Kernels& own)
+  Plan(const Conv2d& sizes, const Kernels& own, int threads)
       : s(sizes), origin(sizes), kernels(own), folds(own.groups_multiple > 1 && int8::folds(sizes)) {
     if (folds) s = folded(sizes);
     inputs = s.C / s.groups;
@@ -59,13 +60,30 @@ struct Plan {
     const bool one_tap = s.KH == 1 && s.KW == 1 && s.pad_h == 0 && s.pad_w == 0;
     flat = merged || (one_tap && !folds && s.stride_h == 1 && s.stride_w == 1);
     copies = merged || folds || s.pad_h > 0 || s.pad_w > 0 || groups * group_numbers != length;
-    constexpr std::int64_t flat_line = 256;
     const std::int64_t positions = s.N * s.OH * s.OW;
-    lines = flat ? divide_up(positions, flat_line) : s.N * s.OH;
+    lines = flat ? flat_lines(positions, threads) : s.N * s.OH;
     line = divide_up(positions, lines);
     longer = positions - lines * (positions / lines);
-    line_strips = divide_up(line, most_rows);
-    rows = flat ? std::min(most_rows, line) : divide_up(line, line_strips);
+    rows = divide_up(line, divide_up(line, most_rows));
+    if (longer > 0) rows = std::min(rows, line - 1);  // the shorter lines are one strip at least
+    line_strips = divide_up(line, rows);
+  }
+
+  /// Lines of at most 256 positions, as many for each thread unless they are few, in which strips waste the fewest
+  /// rows.
+  static std::int64_t flat_lines(std::int64_t positions, int threads) {
+    const bool few = positions < most_rows * most_rows;
+    const std::int64_t step = few ? 1 : std::max(threads, 1), least = round_up(divide_up(positions, 256), step);
+    std::int64_t best = least, best_rows = std::numeric_limits<std::int64_t>::max();
+    for (std::int64_t count = least; count <= std::min(2 * least, positions); count += step) {
+      const std::int64_t each = divide_up(positions, count), strips = divide_up(each, most_rows);
+      const std::int64_t all = count * strips * (divide_up(each, strips) + 1);  // and about a row's time for each strip
+      if (all < best_rows) {
+        best = count;
+        best_rows = all;
+      }
+    }
+    return std::min(best, positions);
   }
 
   /// The first position of a line: all have the same number of them, or some one less.
@@ -79,9 +97,10 @@ struct Plan {
     if (flat) return line * row_bytes();
     return s.stride_h * width * s.C;
   }
-  /// Panels that strips meet one after the other: as many as stay in the first-level cache, so that memory sees whole
-  /// lines of the result.
+  /// Panels that strips meet one after the other, so that memory sees whole lines of the result and the strips stay in
+  /// the first-level cache: all, if they leave room in the second-level cache, else as many as fit beside the strips.
   std::int64_t panels_together() const {
+    if (s.groups == 1 && weight_bytes() <= cache_share(0.5)) return round_up(panels, 2);
     return std::max<std::int64_t>(2, (32 << 10) / std::max<std::int64_t>(panel, 1) / 2 * 2);
   }
   std::int64_t weight_bytes() const { return s.groups * panels * panel; }
@@ -272,10 +291,10 @@ void multiply_lines(const Plan& plan, const Arrays& arrays, const std::int8_t* w
 
 /// Copying runs side by side takes about twenty cycles each; where that is dearer than more instructions, kernels for
 /// short runs take them as they lie.
-Plan plan_for(const Conv2d& s) {
-  const Plan plan(s, int8::kernels());
+Plan plan_for(const Conv2d& s, int threads) {
+  const Plan plan(s, int8::kernels(), threads);
   if (!plan.merged || plan.kernels.short_runs == nullptr) return plan;
-  const Plan other(s, *plan.kernels.short_runs);
+  const Plan other(s, *plan.kernels.short_runs, threads);
   const std::int64_t copied = 20 * s.KH + plan.panels * (plan.groups / 16);
   const std::int64_t in_place = other.runs * other.groups * other.panels / 2;
   return copied < in_place ? plan : other;
@@ -293,7 +312,7 @@ void pack_weights(std::int8_t* out, const std::int8_t* weight, const Plan& plan)
 }
 
 void run_products(Context& context, const std::int8_t* weight, const Conv2d& sizes, const Arrays& arrays) {
-  const Plan plan = plan_for(sizes);
+  const Plan plan = plan_for(sizes, context.threads);
   const Conv2d& s = plan.s;
   const convolution::Problem key{.groups = s.groups,
                                  .C = plan.inputs,
