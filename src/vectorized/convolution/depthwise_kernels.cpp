@@ -25,7 +25,7 @@ template <class T>
 using Vector = hn::Vec<hn::ScalableTag<T>>;
 
 inline constexpr int most_outputs = 6;  // sums of a run that are in registers together
-inline constexpr int most_taps = 7;     // of a row of the kernel, for the gradient of the weights
+inline constexpr int most_taps = 9;     // of a row of the kernel, for the gradient of the weights
 
 /// A vector of channels, or the first `rest` ones.
 template <bool Whole, class T>
@@ -98,16 +98,27 @@ HWY_INLINE void outputs_of(const DepthwiseRun<T>& run, std::int64_t first, std::
       store_columns(activated<T>(sum[v][i], run.activation), d, out + v * lanes, Whole ? run.channels : rest);
 }
 
+/// The last V vectors of channels or fewer; how far it came.
+template <bool Masks, int R, int V, class T>
+HWY_INLINE std::int64_t last_vectors(const DepthwiseRun<T>& run, std::int64_t first, std::int64_t c) {
+  if constexpr (V > 0) {
+    constexpr auto lanes = static_cast<std::int64_t>(hn::MaxLanes(hn::ScalableTag<T>()));
+    if (c + V * lanes > run.channels) return last_vectors<Masks, R, V - 1>(run, first, c);
+    outputs_of<true, Masks, R, V>(run, first, c);
+    c += V * lanes;
+  }
+  return c;
+}
+
 /// Few outputs are few chains of sums: then several vectors of channels together.
 template <bool Masks, int R, class T>
 HWY_INLINE void outputs_of_all(const DepthwiseRun<T>& run, std::int64_t first) {
-  constexpr int together = R == 1 ? 6 : R == 2 ? 3 : R == 3 ? 2 : 1;
+  constexpr int together = R == 1 ? 6 : R == 2 ? 3 : 2;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(hn::ScalableTag<T>()));
   std::int64_t c = 0;
-  if constexpr (together > 1)
-    for (; c + together * lanes <= run.channels; c += together * lanes)
-      outputs_of<true, Masks, R, together>(run, first, c);
-  for (; c + lanes <= run.channels; c += lanes) outputs_of<true, Masks, R, 1>(run, first, c);
+  for (; c + together * lanes <= run.channels; c += together * lanes)
+    outputs_of<true, Masks, R, together>(run, first, c);
+  c = last_vectors<Masks, R, together - 1>(run, first, c);
   if (c < run.channels) outputs_of<false, Masks, R, 1>(run, first, c);
 }
 
@@ -121,108 +132,6 @@ HWY_INLINE void last_outputs(const DepthwiseRun<T>& run, std::int64_t first) {
   }
 }
 
-// ---- a row of the kernel over adjacent inputs: each is loaded once for all its taps --------------------------------
-
-/// The products of input J with the taps [K, Taps): tap K belongs to output J - K.
-template <int J, int K, int R, int Taps, class T>
-HWY_INLINE void multiply_taps(Vector<T> (&sum)[R], Vector<T> in, const Vector<T> (&weights)[Taps]) {
-  if constexpr (K < Taps) {
-    if constexpr (J >= K && J - K < R) sum[J - K] = hn::MulAdd(in, weights[K], sum[J - K]);
-    multiply_taps<J, K + 1, R, Taps, T>(sum, in, weights);
-  }
-}
-
-template <int J, int R, int Taps, class T>
-HWY_INLINE void multiply_line(Vector<T> (&sum)[R], const T* in, std::int64_t step, const Vector<T> (&weights)[Taps]) {
-  if constexpr (J < R + Taps - 1) {
-    multiply_taps<J, 0, R, Taps, T>(sum, hn::LoadU(hn::ScalableTag<T>(), in), weights);
-    multiply_line<J + 1, R, Taps, T>(sum, in + step, step, weights);
-  }
-}
-
-template <int K, int Taps, class T>
-HWY_INLINE void load_weights(Vector<T> (&weights)[Taps], const T* from, std::int64_t step) {
-  if constexpr (K < Taps) {
-    weights[K] = hn::LoadU(hn::ScalableTag<T>(), from + K * step);
-    load_weights<K + 1, Taps, T>(weights, from, step);
-  }
-}
-
-/// R outputs of whole vectors of channels; `run` is in order: a tap's input lies one step behind that of the tap
-/// before.
-template <int R, int Taps, class T>
-void slide(const DepthwiseRun<T>& run, std::int64_t first, std::int64_t channels) {
-  const hn::ScalableTag<T> d;
-  const std::int64_t weight_step = run.taps[1].weight - run.taps[0].weight;
-  for (std::int64_t c = 0; c < channels; c += static_cast<std::int64_t>(hn::Lanes(d))) {
-    Vector<T> sum[R], weights[Taps];
-    const Vector<T> start = run.bias == nullptr ? hn::Zero(d) : hn::LoadU(d, run.bias + c);
-    for (int i = 0; i < R; ++i) sum[i] = start;
-    const T* const in = run.in + first * run.in_step + c;
-    for (std::int64_t tap = 0; tap < run.tap_count; tap += Taps) {
-      load_weights<0, Taps, T>(weights, run.weights + c + run.taps[tap].weight, weight_step);
-      multiply_line<0, R, Taps, T>(sum, in + run.taps[tap].in, run.in_step, weights);
-    }
-    T* out = run.out + first * run.out_step + c;
-    for (int i = 0; i < R; ++i, out += run.out_step) hn::StoreU(activated<T>(sum[i], run.activation), d, out);
-  }
-}
-
-inline constexpr std::int64_t many = HWY_TARGET == HWY_AVX3 ? 12 : 6, some = many / 2;
-
-/// As many outputs as these tiles cover, of whole vectors of channels: their number.
-template <int Taps, class T>
-std::int64_t slide_all(DepthwiseRun<T> run, std::int64_t channels) {
-  const std::int64_t covered = run.outputs / some * some;
-  if (run.taps[1].in - run.taps[0].in == -run.in_step) {  // the same from the last output to the first
-    run.in += (covered - 1) * run.in_step;
-    run.out += (covered - 1) * run.out_step;
-    run.in_step = -run.in_step;
-    run.out_step = -run.out_step;
-  }
-  std::int64_t first = 0;
-  for (; first + many <= covered; first += many) slide<many, Taps>(run, first, channels);
-  for (; first < covered; first += some) slide<some, Taps>(run, first, channels);
-  return covered;
-}
-
-/// The number of outputs that it covered.
-template <class T>
-std::int64_t slide_by_taps(const DepthwiseRun<T>& run, std::int64_t channels) {
-  if (run.row_taps == 3) return slide_all<3>(run, channels);
-  return run.row_taps == 5 ? slide_all<5>(run, channels) : slide_all<7>(run, channels);
-}
-
-/// The channels from `channel` on.
-template <class T>
-DepthwiseRun<T> behind(DepthwiseRun<T> run, std::int64_t channel) {
-  run.out += channel;
-  run.in += channel;
-  run.weights += channel;
-  if (run.bias != nullptr) run.bias += channel;
-  run.channels -= channel;
-  return run;
-}
-
-template <bool Masks, class T>
-void run_by(const DepthwiseRun<T>& run);
-
-/// All of a run without a mask.
-template <class T>
-void run_sliding(DepthwiseRun<T> run) {
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(hn::ScalableTag<T>()));
-  const std::int64_t channels = run.channels / lanes * lanes, covered = slide_by_taps(run, channels);
-  if (channels < run.channels) {
-    DepthwiseRun<T> rest = behind(run, channels);
-    rest.outputs = covered;
-    run_by<false>(rest);
-  }
-  run.in += covered * run.in_step;
-  run.out += covered * run.out_step;
-  run.outputs -= covered;
-  if (run.outputs > 0) run_by<false>(run);
-}
-
 template <bool Masks, class T>
 void run_by(const DepthwiseRun<T>& run) {
   std::int64_t first = 0;
@@ -232,13 +141,7 @@ void run_by(const DepthwiseRun<T>& run) {
 
 template <class T>
 void run(const DepthwiseRun<T>& run) {
-  const bool slides = run.row_taps == 3 || run.row_taps == 5 || run.row_taps == 7;
-  if (run.mask != nullptr)
-    run_by<true>(run);
-  else if (slides && run.outputs >= some && run.channels >= static_cast<std::int64_t>(hn::Lanes(hn::ScalableTag<T>())))
-    run_sliding(run);
-  else
-    run_by<false>(run);
+  run.mask == nullptr ? run_by<false>(run) : run_by<true>(run);
 }
 
 /// Taps of a vector of channels from `c` on.

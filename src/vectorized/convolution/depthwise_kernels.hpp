@@ -23,8 +23,6 @@ struct DepthwiseRun {
   const T* bias = nullptr;  ///< or null
   const DepthwiseTap* taps = nullptr;
   std::int64_t tap_count = 0, outputs = 0, channels = 0;
-  std::int64_t row_taps =
-      0;  ///< not 0: the taps are rows of so many, whose inputs lie `in_step` apart, in either order
   std::int64_t out_step = 0, in_step = 0;  ///< elements from one output to the next, and from its inputs to the next's
   kernels::Activation activation = kernels::Activation::none;
 };

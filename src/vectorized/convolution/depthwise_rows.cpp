@@ -81,19 +81,21 @@ DepthwiseRows<T>::DepthwiseRows(const Problem& problem, std::int64_t in_pitch, s
                                 std::int64_t weight_row, bool near)
     : rows_(rows_of(problem)),
       columns_(columns_of(problem)),
-      segments_(segments_of(columns_)),
       activation_(problem.pass == Pass::forward ? problem.activation : kernels::Activation::none),
       in_pitch_(in_pitch),
       out_pitch_(out_pitch),
       weight_row_(weight_row) {
   constexpr std::int64_t most_rows = 8, vectors = 6;  // as many as the kernel sums together
   const std::int64_t lanes = depthwise_kernels<T>().lanes;
+  lines_ = columns_.stride == 1 && depthwise_line_fits(columns_.taps) && (!problem.mask || columns_.forward);
+  if (!lines_) segments_ = segments_of(columns_);
   const std::int64_t live = (rows_.taps - 1) * rows_.dilation + 1 + rows_.step();  // rows of inputs
-  const std::int64_t bytes = live * std::max<std::int64_t>(columns_.inputs, 1) * static_cast<std::int64_t>(sizeof(T));
-  const std::int64_t fitting = near_bytes / bytes / lanes;
+  const std::int64_t tile = (depthwise_line_kernels<T>().most_outputs + columns_.taps - 1) * columns_.dilation;
+  const std::int64_t width = std::max<std::int64_t>(lines_ ? std::min(tile, columns_.inputs) : columns_.inputs, 1);
+  const std::int64_t fitting = near_bytes / (live * width * static_cast<std::int64_t>(sizeof(T))) / lanes;
   block_ = lanes * (fitting >= vectors ? fitting / vectors * vectors : std::max<std::int64_t>(fitting, 1));
-  if (!near) block_ = std::max<std::int64_t>(problem.groups, 1);
-  together_ = problem.groups > block_ ? most_rows * rows_.phases() : 1;
+  if (!near && !lines_) block_ = std::max<std::int64_t>(problem.groups, 1);
+  together_ = lines_ || problem.groups > block_ ? most_rows * rows_.phases() : 1;
 }
 
 template <class T>
@@ -104,19 +106,19 @@ void DepthwiseRows<T>::clear() {
 
 template <class T>
 void DepthwiseRows<T>::add_row(const Pooled<TapAt>& rows, std::int64_t to) {
-  const bool adjacent = columns_.stride == 1 && columns_.dilation == 1 && !rows.empty();
+  const std::int64_t in_row = columns_.inputs * in_pitch_, out_row = to * columns_.outputs * out_pitch_;
+  const auto first_tap = [&] { return static_cast<std::int64_t>(taps_.size()); };
+  if (lines_) {
+    runs_.push_back({first_tap(), static_cast<std::int64_t>(rows.size()), out_row, columns_.outputs});
+    for (const TapAt& h : rows) taps_.push_back({h.input * in_row, h.tap * columns_.taps * weight_row_});
+    return;
+  }
   for (const Segment& segment : segments_) {
-    const auto first = static_cast<std::int64_t>(taps_.size());
+    const std::int64_t first = first_tap(), column = segment.phase + segment.first * columns_.phases();
     for (const TapAt& h : rows)
       for (const TapAt& w : segment.taps)
-        taps_.push_back(
-            {(h.input * columns_.inputs + w.input) * in_pitch_, (h.tap * columns_.taps + w.tap) * weight_row_});
-    const std::int64_t column = segment.phase + segment.first * columns_.phases();
-    runs_.push_back({.first_tap = first,
-                     .tap_count = static_cast<std::int64_t>(taps_.size()) - first,
-                     .row_taps = adjacent ? static_cast<std::int64_t>(segment.taps.size()) : 0,
-                     .out = (to * columns_.outputs + column) * out_pitch_,
-                     .outputs = segment.count});
+        taps_.push_back({h.input * in_row + w.input * in_pitch_, (h.tap * columns_.taps + w.tap) * weight_row_});
+    runs_.push_back({first, first_tap() - first, out_row + column * out_pitch_, segment.count});
   }
 }
 
@@ -133,13 +135,61 @@ void DepthwiseRows<T>::run(T* out, const T* in, const T* mask, const T* weights,
     run.mask = mask == nullptr ? nullptr : mask + c;
     run.weights = weights + c;
     run.bias = bias == nullptr ? nullptr : bias + c;
+    run.out = out + c;
+    if (lines_) {
+      run_lines(run);
+      continue;
+    }
     for (const Run& each : runs_) {
       run.taps = taps_.data() + each.first_tap;
       run.tap_count = each.tap_count;
-      run.row_taps = each.row_taps;
       run.out = out + c + each.out;
       run.outputs = each.outputs;
       depthwise_kernels<T>().run(run);
+    }
+  }
+}
+
+/// With dilation d, the outputs [phase, phase + d, ...) are a row without dilation.
+template <class T>
+void DepthwiseRows<T>::run_lines(const DepthwiseRun<T>& channels) const {
+  DepthwiseLine<T> line;
+  line.out = channels.out;
+  line.in = channels.in;
+  line.weights = channels.weights;
+  line.bias = channels.bias;
+  line.taps = columns_.taps;
+  line.channels = channels.channels;
+  line.weight_step = weight_row_;
+  line.activation = activation_;
+  for (std::int64_t phase = 0; phase < std::min(columns_.dilation, columns_.outputs); ++phase) run_tiles(line, phase);
+}
+
+/// The same tile of columns in all rows, so that they share inputs. The gradient of x, whose inputs lie in the opposite
+/// order, goes from the last column to the first.
+template <class T>
+void DepthwiseRows<T>::run_tiles(DepthwiseLine<T> line, std::int64_t phase) const {
+  const auto& kernels = depthwise_line_kernels<T>();
+  const auto& [outputs, inputs, taps, stride, pad, step, forward] = columns_;
+  const std::int64_t count = divide_up(outputs - phase, step), tiles = divide_up(count, kernels.most_outputs);
+  const std::int64_t before = forward ? pad : pad + outputs - inputs;
+  line.in_step = (forward ? step : -step) * in_pitch_;
+  line.out_step = (forward ? step : -step) * out_pitch_;
+  T* const out = line.out;
+  const T* const in = line.in;
+  for (std::int64_t tile = 0; tile < tiles; ++tile) {
+    const std::int64_t begin = count * tile / tiles;
+    line.outputs = count * (tile + 1) / tiles - begin;
+    const std::int64_t output = phase + begin * step, input = output - before;
+    line.inside = 0;
+    for (std::int64_t j = 0; j < line.outputs + taps - 1; ++j)
+      if (const std::int64_t at = input + j * step; at >= 0 && at < inputs) line.inside |= std::uint32_t{1} << j;
+    line.in = in + (forward ? input : inputs - 1 - input) * in_pitch_;
+    for (const Run& row : runs_) {
+      line.rows = taps_.data() + row.first_tap;
+      line.row_count = row.tap_count;
+      line.out = out + row.out + (forward ? output : outputs - 1 - output) * out_pitch_;
+      kernels.run(line);
     }
   }
 }

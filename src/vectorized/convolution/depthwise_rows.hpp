@@ -6,10 +6,11 @@
 
 #include "vectorized/convolution/algorithm.hpp"
 #include "vectorized/convolution/depthwise_kernels.hpp"
+#include "vectorized/convolution/depthwise_line.hpp"
 
 namespace tern::vectorized::convolution {
 
-inline constexpr std::int64_t most_side = 7;  // of a kernel
+inline constexpr std::int64_t most_side = 9;  // of a kernel
 
 /// One axis of a pass that reads `inputs` to compute `outputs`. Outputs [phase, phase + phases(), ...] read the same
 /// taps; from one of them to the next, inputs are step() apart.
@@ -53,8 +54,8 @@ std::int64_t padded_channels(const Problem& problem) {
 template <class T>
 void pack_depthwise(const Team& team, T* packed, const T* weights, const Problem& problem);
 
-/// Some rows of outputs, which are computed together; of inputs that are in the second-level cache some channels at a
-/// time, so that each comes into the first-level cache once for all taps that read it.
+/// Some rows of outputs, which are computed together, some columns and channels at a time, so that each input comes
+/// into the first-level cache once for all taps that read it.
 template <class T>
 class DepthwiseRows {
  public:
@@ -81,16 +82,19 @@ class DepthwiseRows {
   void run(T* out, const T* in, const T* mask, const T* weights, const T* bias, std::int64_t channels) const;
 
  private:
-  /// A segment of a row.
+  /// A segment of a row; of lines a whole row, whose taps are the rows of the kernel.
   struct Run {
-    std::int64_t first_tap, tap_count, row_taps, out, outputs;
+    std::int64_t first_tap, tap_count, out, outputs;
   };
   void add_row(const Pooled<TapAt>& taps, std::int64_t to);
+  void run_lines(const DepthwiseRun<T>& channels) const;
+  void run_tiles(DepthwiseLine<T> line, std::int64_t phase) const;
 
   Axis rows_, columns_;
   Pooled<Segment> segments_;
   kernels::Activation activation_;
   std::int64_t in_pitch_, out_pitch_, weight_row_, together_, block_;
+  bool lines_;  ///< a stride of 1: by the kernels of depthwise_line.hpp
   Pooled<Run> runs_;
   Pooled<DepthwiseTap> taps_;
 };
