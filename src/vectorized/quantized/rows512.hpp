@@ -44,10 +44,12 @@ struct Finish {
     write(_mm512_mul_ps(_mm512_cvtepi32_ps(sums), scale), at, lanes);
   }
   /// What the second summand adds to 16 results.
-  __m512 worth(std::int64_t at, __mmask16 lanes) const {
-    const __m512i numbers = _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(lanes, other + at));
-    return _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_sub_epi32(numbers, other_zero)), other_scale);
+  __m512 worth(__m128i numbers) const {
+    const __m512i difference = _mm512_sub_epi32(_mm512_cvtepu8_epi32(numbers), other_zero);
+    return _mm512_mul_ps(_mm512_cvtepi32_ps(difference), other_scale);
   }
+  __m512 worth(std::int64_t at) const { return worth(_mm_loadu_si128(reinterpret_cast<const __m128i*>(other + at))); }
+  __m512 worth(std::int64_t at, __mmask16 lanes) const { return worth(_mm_maskz_loadu_epi8(lanes, other + at)); }
   void write(__m512 t, std::int64_t at, __mmask16 lanes) const {
     if (other != nullptr) t = _mm512_add_ps(t, worth(at, lanes));
     if (real != nullptr)
@@ -83,40 +85,52 @@ class Packer {
   /// Rows [begin, end), whose results begin `at`.
   template <bool adds, bool is_small>
   void run(const std::int32_t* sums, std::int64_t begin, std::int64_t end, std::int64_t at) const {
-    const __m512i order = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
-    const auto both = static_cast<__mmask32>(left_) | static_cast<__mmask32>(right_) << 16;
-    for (std::int64_t row = begin; row < end; row += 2, at += 2 * pitch_) {
-      const bool last = row + 1 == end;
-      const std::int32_t* const from = sums + row * block_columns;
-      __m512i bytes = _mm512_packus_epi16(
-          words<adds, is_small>(from, at, left_, right_),
-          words<adds, is_small>(from + block_columns, at + pitch_, last ? 0 : left_, last ? 0 : right_));
-      bytes = _mm512_max_epu8(bytes, low_);
-      if constexpr (is_small) bytes = _mm512_min_epu8(bytes, high_);
-      bytes = _mm512_permutexvar_epi32(order, bytes);
-      _mm256_mask_storeu_epi8(finish_.y + at, both, _mm512_castsi512_si256(bytes));
-      if (!last) _mm256_mask_storeu_epi8(finish_.y + at + pitch_, both, _mm512_extracti64x4_epi64(bytes, 1));
+    const std::int32_t* from = sums + begin * block_columns;
+    const std::int32_t* const behind = sums + end * block_columns;
+    if (right_ == 0xffff)
+      for (; from + block_columns < behind; from += 2 * block_columns, at += 2 * pitch_) {
+        const __m512i bytes = rescaled<adds, is_small, true>(from, at, true);
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(finish_.y + at), _mm512_castsi512_si256(bytes));
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(finish_.y + at + pitch_), _mm512_extracti64x4_epi64(bytes, 1));
+      }
+    const auto lanes = static_cast<__mmask32>(left_) | static_cast<__mmask32>(right_) << 16;
+    for (; from < behind; from += 2 * block_columns, at += 2 * pitch_) {
+      const bool second = from + block_columns < behind;
+      const __m512i bytes = rescaled<adds, is_small, false>(from, at, second);
+      _mm256_mask_storeu_epi8(finish_.y + at, lanes, _mm512_castsi512_si256(bytes));
+      if (second) _mm256_mask_storeu_epi8(finish_.y + at + pitch_, lanes, _mm512_extracti64x4_epi64(bytes, 1));
     }
   }
 
  private:
   static __m512i byte(float bound, std::int32_t zero) {
-    const float stored = bound + static_cast<float>(zero);
-    return _mm512_set1_epi8(static_cast<char>(stored > 0 && stored < 256 ? static_cast<int>(stored) : 0));
+    return _mm512_set1_epi8(static_cast<char>(static_cast<std::int32_t>(bound) + zero));
+  }
+
+  /// Two rows of bytes, of which the second may not exist; `whole` ones have 32 columns.
+  template <bool adds, bool is_small, bool whole>
+  __m512i rescaled(const std::int32_t* sums, std::int64_t at, bool second) const {
+    const __m512i order = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
+    const __m512i first = words<adds, is_small, whole>(sums, at, true);
+    __m512i bytes = _mm512_packus_epi16(first, words<adds, is_small, whole>(sums + block_columns, at + pitch_, second));
+    bytes = _mm512_max_epu8(bytes, low_);
+    if constexpr (is_small) bytes = _mm512_min_epu8(bytes, high_);
+    return _mm512_permutexvar_epi32(order, bytes);
   }
 
   /// NaN becomes the least number, as below every bound.
-  template <bool adds, bool is_small>
-  __m512i words(const std::int32_t* sums, std::int64_t at, __mmask16 left, __mmask16 right) const {
+  template <bool adds, bool is_small, bool whole>
+  __m512i words(const std::int32_t* sums, std::int64_t at, bool exists) const {
     const auto numbers = [&](const std::int32_t* from, __m512 scale, std::int64_t place, __mmask16 lanes) {
       __m512 t = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_load_si512(from)), scale);
-      if constexpr (adds) t = _mm512_add_ps(t, finish_.worth(place, lanes));
+      if constexpr (adds && whole) t = _mm512_add_ps(t, finish_.worth(place));
+      if constexpr (adds && !whole) t = _mm512_add_ps(t, finish_.worth(place, exists ? lanes : __mmask16{0}));
       if constexpr (!is_small) t = _mm512_min_ps(finish_.high, t);  // the second operand if NaN
       return _mm512_cvtps_epi32(t);
     };
     return _mm512_adds_epi16(
-        zero_, _mm512_packs_epi32(numbers(sums, left_scale_, at, left),
-                                  numbers(sums + panel_columns, right_scale_, at + panel_columns, right)));
+        zero_, _mm512_packs_epi32(numbers(sums, left_scale_, at, left_),
+                                  numbers(sums + panel_columns, right_scale_, at + panel_columns, right_)));
   }
 
   Finish finish_;
