@@ -10,6 +10,7 @@
 #include "memory/block_source.hpp"
 #include "tern/autograd/tape.hpp"
 #include "tern/memory/memory.hpp"
+#include "tern/modes/device.hpp"
 #include "tern/modes/observer.hpp"
 
 namespace tern::graph {
@@ -331,7 +332,22 @@ void HostRecording::write(std::vector<Tensor>& results) const {
   }
 }
 
-void HostRecording::take_in(const std::vector<Tensor>& inputs) {
+namespace {
+
+/// Large arrays are worth the mode's threads.
+void copy_elements(Context& context, void* to, const void* from, std::int64_t count, std::size_t element) {
+  const std::size_t bytes = static_cast<std::size_t>(count) * element;
+  constexpr std::size_t large = std::size_t{1} << 20;
+  const Mode& mode = *current_scope().mode;
+  if (bytes < large || context.threads == 1 || mode.inner != nullptr)
+    std::memcpy(to, from, bytes);
+  else
+    mode.movement.copy(context, to, from, {.rank = 1, .size = {count}, .out = {1}, .in = {1}, .count = count}, element);
+}
+
+}  // namespace
+
+void HostRecording::take_in(const std::vector<Tensor>& inputs, Context& context) {
   const bool first = inputs_.empty();
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (first) {
@@ -341,15 +357,16 @@ void HostRecording::take_in(const std::vector<Tensor>& inputs) {
     const Tensor whole = inputs[i].is_contiguous() ? inputs[i] : inputs[i].detach().contiguous();
     if (whole.numel() == 0) continue;
     const auto* const from = static_cast<const std::byte*>(whole.storage().read_host());
-    std::memcpy(inputs_[i].storage().write_host(),
-                from + static_cast<std::size_t>(whole.offset()) * size_of(whole.dtype()), bytes_of(whole));
+    const std::size_t element = size_of(whole.dtype());
+    copy_elements(context, inputs_[i].storage().write_host(), from + static_cast<std::size_t>(whole.offset()) * element,
+                  whole.numel(), element);
   }
 }
 
 void HostRecording::run(const std::vector<Tensor>& inputs, std::vector<Tensor>& results, Context& context,
                         std::string& reason) {
   const NoGrad no_grad;
-  take_in(inputs);
+  take_in(inputs, context);
   std::optional<AlgorithmChoices::Use> use;
   if (slices_) use.emplace(choices_, context);
   try {

@@ -68,7 +68,7 @@ class HostRecording {
   void record(std::string& reason);
   void replay(Context& context);
   void forget_slices();
-  void take_in(const std::vector<Tensor>& inputs);
+  void take_in(const std::vector<Tensor>& inputs, Context& context);
   void write(std::vector<Tensor>& results) const;
 
   Graph graph_;
