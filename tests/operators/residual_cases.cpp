@@ -122,6 +122,8 @@ std::vector<Operator> residual_cases() {
       {"no padding, height unlike width", {2, 8, 12, 15}, 16, 8, 3, {.stride = {1, 2}, .padding = 0}},
       {"padded beyond the image", {1, 8, 2, 3}, 16, 8, 5, {.padding = 4}},
       {"kernel of 9", {1, 8, 12, 11}, 16, 8, 9, {.padding = 4}},
+      {"few rows", {1, 24, 7, 7}, 200, 72, 5, {.padding = 2, .expand = relu}, true, true, true},
+      {"few rows, stride 2", {1, 16, 7, 8}, 130, 48, 3, {.stride = 2, .expand = hardswish, .depthwise = hardswish}},
       {"many rows", {1, 8, 67, 20}, 96, 16, 3, {.stride = 2}},
       {"no images", {0, 8, 5, 5}, 16, 8}};
   for (const Use& use : uses) op.samples.push_back(sample(use));

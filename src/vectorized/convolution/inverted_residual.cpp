@@ -9,9 +9,8 @@
 #include "vectorized/convolution/choice.hpp"
 #include "vectorized/convolution/depthwise_rows.hpp"
 #include "vectorized/convolution/kept.hpp"
-#include "vectorized/convolution/packed_weights.hpp"
+#include "vectorized/convolution/points.hpp"
 #include "vectorized/convolution/rows.hpp"
-#include "vectorized/finish.hpp"
 #include "vectorized/vectorized.hpp"
 
 namespace tern::vectorized::convolution {
@@ -21,13 +20,6 @@ using kernels::InvertedResidual;
 
 constexpr const char* residual_name = "inverted_residual";  // the decision
 
-/// The weights and the epilogue of one of the three.
-template <class T>
-struct Layer {
-  const T *weight = nullptr, *bias = nullptr;
-  Activation activation = Activation::none;
-};
-
 template <class T>
 struct Block3 {
   T* y = nullptr;
@@ -35,57 +27,9 @@ struct Block3 {
   Layer<T> expand, depthwise, project;
 };
 
-/// A 1x1 convolution of positions in scratch memory.
-template <class T>
-class Points {
- public:
-  Points(std::int64_t in, std::int64_t out, const Layer<T>& layer)
-      : in_(in), out_(out), layer_(layer), packed_(in, out, in) {}
-  std::int64_t size() const { return round_up(packed_.size(), 16); }
-
-  void pack(const Team& team, T* packed) const {
-    const std::int64_t width = gemm_kernels<T>().panel_width, panels = packed_.panels();
-    for (std::int64_t panel = team.begin(panels); panel < team.end(panels); ++panel)
-      packed_.for_blocks(0, in_, [&](std::int64_t c, std::int64_t count) {
-        gemm_kernels<T>().pack_transposed(packed_.row(packed, panel, c), layer_.weight + panel * width * in_ + c, in_,
-                                          count, std::min(width, out_ - panel * width));
-      });
-  }
-
-  /// Of `count` positions; those of `added` are dense, or it is null.
-  void run(T* y, std::int64_t y_pitch, const T* x, std::int64_t x_pitch, std::int64_t count, const T* packed,
-           const T* added) const {
-    const bool inside = added == nullptr && clips(layer_.activation);
-    Block<T> block;
-    block.m = count;
-    block.n = out_;
-    block.a = x;
-    block.a_row = x_pitch;
-    block.a_column = 1;
-    block.c = y;
-    block.c_row = y_pitch;
-    block.top = top_of<T>(layer_.activation);
-    block.column_bias = layer_.bias;
-    packed_.multiply(block, 0, in_, 0, packed, inside);
-    if (!inside) finish_positions(y, y_pitch, added, out_, count, layer_.activation);
-  }
-
-  static void finish_positions(T* y, std::int64_t pitch, const T* added, std::int64_t channels, std::int64_t count,
-                               Activation activation) {
-    if (added == nullptr && activation == Activation::none) return;
-    const auto& kernels = finish_kernels<T>();
-    if (pitch == channels) return kernels.run(y, added, count * channels, activation);
-    for (std::int64_t at = 0; at < count; ++at)
-      kernels.run(y + at * pitch, added == nullptr ? nullptr : added + at * channels, channels, activation);
-  }
-
- private:
-  std::int64_t in_, out_;
-  Layer<T> layer_;
-  PackedWeights<T> packed_;
-};
-
-/// A few rows of an image at a time. Rows that the first convolution computed stay for the next ones in a ring.
+/// A few rows of an image at a time. Rows that the first convolution computed stay for the next ones in a ring. Where a
+/// team shares one image of few rows, each part would expand many rows that its neighbour needs, too: then the parts
+/// share the channels, and after a pause the outputs.
 template <class T>
 class Fused : public Plan<T> {
  public:
@@ -99,6 +43,7 @@ class Fused : public Plan<T> {
         pitch_(spread(shape.depthwise.C)),
         rows_(middle, expands_ ? pitch_ : middle.x_pitch, pitch_, padded_channels<T>(middle), expands_) {
     const kernels::Conv2d& own = shape.depthwise;
+    by_channels_ = expands_ && shares_channels();
     const std::int64_t line = own.W * pitch_, out_line = own.OW * pitch_;
     const std::int64_t fixed = expands_ ? own.KH * line : 0;
     const std::int64_t each = (expands_ ? own.stride_h * line : 0) + out_line;
@@ -110,17 +55,22 @@ class Fused : public Plan<T> {
     ring_size_ = expands_ ? round_up(ring_ * line, 16) : 0;
     sums_size_ = round_up(together_ * out_line, 16);
   }
-  int phases() const override { return 2; }
+  int phases() const override { return by_channels_ ? 3 : 2; }
   std::int64_t shared() const override { return depthwise_size() + expand_size() + project_.size(); }
-  std::int64_t scratch() const override { return ring_size_ + sums_size_; }
+  std::int64_t scratch() const override { return by_channels_ ? 0 : ring_size_ + sums_size_; }
   bool first_prepares_weights() const override { return true; }
 
   void run(const Team& team, int phase, T* shared, T* scratch) const override {
+    if (phase > 0 && by_channels_) return phase == 1 ? run_channels(team, shared) : run_outputs(team, shared);
     if (phase > 0) return multiply(team, shared, scratch);
     pack_depthwise(team, shared, arrays_.depthwise.weight, middle_);
     if (expands_) expand_.pack(team, shared + depthwise_size());
     project_.pack(team, shared + depthwise_size() + expand_size());
   }
+
+  /// Elements of what lies between the convolutions, if the parts share it.
+  std::int64_t between() const { return by_channels_ ? wide_size() + middle_.positions() * pitch_ : 0; }
+  void set_between(T* elements) { between_ = elements; }
 
  private:
   /// Elements from one position to the next: an odd number of cache lines, so that positions use all of the cache.
@@ -130,6 +80,71 @@ class Fused : public Plan<T> {
   }
   std::int64_t depthwise_size() const { return middle_.taps() * padded_channels<T>(middle_); }
   std::int64_t expand_size() const { return expands_ ? expand_.size() : 0; }
+  std::int64_t wide_size() const { return round_up(middle_.plane() * pitch_, 16); }
+  const T* project_weights(const T* weights) const { return weights + depthwise_size() + expand_size(); }
+  RowsShare share_outputs() const {
+    Problem points = middle_;
+    points.groups = points.KH = points.KW = 1;
+    points.C = shape_.project.C;
+    points.O = shape_.project.O;
+    points.stride_h = points.stride_w = 1;
+    points.pad_h = points.pad_w = 0;
+    return share_rows(points, divide_up(middle_.positions(), gemm_kernels<T>().tile_rows), project_.panels());
+  }
+
+  /// Whether parts that share channels have less to multiply than parts that share rows.
+  bool shares_channels() const {
+    const Problem& p = middle_;
+    if (p.threads < 2 || p.N > 1) return false;
+    const auto bytes = (wide_size() + p.positions() * pitch_) * static_cast<std::int64_t>(sizeof(T));
+    if (bytes / p.threads > cache_share(1)) return false;
+    const auto part = [](std::int64_t items, std::int64_t parts) {  // of them, the largest
+      return static_cast<double>(divide_up(items, parts)) / static_cast<double>(items);
+    };
+    const std::int64_t last = divide_up(p.OH, p.threads);
+    const std::int64_t rows = std::min(p.H, (last - 1) * p.stride_h + p.KH - std::min(p.pad_h, p.KH - 1));
+    const auto expand = static_cast<double>(p.plane() * shape_.expand.C), out = static_cast<double>(p.positions());
+    const double each = 2 * out * static_cast<double>(p.taps()), project = out * static_cast<double>(shape_.project.O);
+    const double by_rows = expand * static_cast<double>(rows) / static_cast<double>(p.H) +
+                           (each + project) * static_cast<double>(last) / static_cast<double>(p.OH);
+    const RowsShare share = share_outputs();
+    const double outputs = part(divide_up(p.positions(), gemm_kernels<T>().tile_rows), share.row_parts) *
+                           part(project_.panels(), share.column_parts);
+    return (expand + each) * part(expand_.panels(), p.threads) + project * outputs < 0.95 * by_rows;
+  }
+
+  /// Of a part's channels the first convolution and the depthwise one.
+  void run_channels(const Team& team, const T* weights) const {
+    const std::int64_t width = gemm_kernels<T>().panel_width, C = shape_.expand.C;
+    const std::int64_t first = team.begin(middle_.groups, width), count = team.end(middle_.groups, width) - first;
+    if (count <= 0) return;
+    T *const wide = between_, *const sums = between_ + wide_size();
+    expand_.run(wide, pitch_, arrays_.x, C, middle_.plane(), weights + depthwise_size(), nullptr, first, count);
+    DepthwiseRows<T> strip = rows_;
+    for (std::int64_t row = 0; row < middle_.OH; ++row) strip.add(row, row, [](std::int64_t input) { return input; });
+    const Layer<T>& own = arrays_.depthwise;
+    strip.run(sums + first, wide + first, nullptr, weights + first, own.bias == nullptr ? nullptr : own.bias + first,
+              count);
+    if (!clips(own.activation))
+      finish_positions<T>(sums + first, pitch_, nullptr, 0, count, middle_.positions(), own.activation);
+  }
+
+  /// A part's positions and outputs of the last one.
+  void run_outputs(const Team& team, const T* weights) const {
+    const RowsShare share = share_outputs();
+    const std::int64_t tile = gemm_kernels<T>().tile_rows, width = gemm_kernels<T>().panel_width, O = shape_.project.O;
+    const std::int64_t all = middle_.positions(), parts = share.row_parts * share.column_parts;
+    for (std::int64_t part = team.begin(parts); part < team.end(parts); ++part) {
+      const std::int64_t column = part % share.column_parts, row = part / share.column_parts;
+      const std::int64_t begin = edge(all, tile, share.row_parts, row), end = edge(all, tile, share.row_parts, row + 1);
+      const std::int64_t first = edge(O, width, share.column_parts, column);
+      const std::int64_t count = edge(O, width, share.column_parts, column + 1) - first;
+      if (count <= 0 || begin >= end) continue;
+      project_.run(arrays_.y + begin * O, O, between_ + wide_size() + begin * pitch_, pitch_, end - begin,
+                   project_weights(weights), arrays_.added == nullptr ? nullptr : arrays_.added + begin * O, first,
+                   count);
+    }
+  }
 
   void multiply(const Team& team, const T* weights, T* scratch) const {
     const std::int64_t rows = middle_.N * middle_.OH;
@@ -163,9 +178,9 @@ class Fused : public Plan<T> {
     strip.run(sums, in, nullptr, weights, arrays_.depthwise.bias, p.groups);
     const std::int64_t count = (last - first) * p.OW, at = (image * p.OH + first) * p.OW, O = shape_.project.O;
     if (const Activation activation = arrays_.depthwise.activation; !clips(activation))
-      Points<T>::finish_positions(sums, pitch_, nullptr, p.groups, count, activation);
-    project_.run(arrays_.y + at * O, O, sums, pitch_, count, weights + depthwise_size() + expand_size(),
-                 arrays_.added == nullptr ? nullptr : arrays_.added + at * O);
+      finish_positions<T>(sums, pitch_, nullptr, 0, p.groups, count, activation);
+    project_.run(arrays_.y + at * O, O, sums, pitch_, count, project_weights(weights),
+                 arrays_.added == nullptr ? nullptr : arrays_.added + at * O, 0, O);
   }
 
   /// Rows [begin, end) of an image into their places in the ring.
@@ -173,7 +188,8 @@ class Fused : public Plan<T> {
     const std::int64_t W = middle_.W, C = shape_.expand.C;
     while (begin < end) {
       const std::int64_t place = begin % ring_, count = std::min(end - begin, ring_ - place);
-      expand_.run(ring + place * W * pitch_, pitch_, image + begin * W * C, C, count * W, weights, nullptr);
+      expand_.run(ring + place * W * pitch_, pitch_, image + begin * W * C, C, count * W, weights, nullptr, 0,
+                  middle_.groups);
       begin += count;
     }
   }
@@ -181,7 +197,8 @@ class Fused : public Plan<T> {
   InvertedResidual shape_;
   Problem middle_;  ///< the depthwise one
   Block3<T> arrays_;
-  bool expands_;
+  bool expands_, by_channels_ = false;
+  T* between_ = nullptr;
   Points<T> expand_, project_;
   std::int64_t pitch_;
   DepthwiseRows<T> rows_;
@@ -260,11 +277,13 @@ void inverted_residual(Context& context, T* y, const T* x, const T* expand, cons
                          .expand = {expand, expand_bias, shape.expand.activation},
                          .depthwise = {depthwise, depthwise_bias, shape.depthwise.activation},
                          .project = {project, project_bias, shape.project.activation}};
-  const Fused<T> plan(shape, middle, arrays);
+  Fused<T> plan(shape, middle, arrays);
   Problem alone = middle;  // the weights are few: not worth a team
   alone.threads = 1;
   const bool pads = middle.pad_h > 0 || middle.pad_w > 0;
   if (pads && !zeros_are_harmless(alone, depthwise)) return in_turn(context, arrays, shape);
+  const Scratch between(context, static_cast<std::size_t>(plan.between()) * sizeof(T));
+  plan.set_between(between.as<T>());
   const std::size_t bytes = static_cast<std::size_t>(plan.shared()) * sizeof(T);
   const kernels::WeightVersion* const version = kernels::weight_version;
   const Kept kept = version == nullptr ? Kept{} : kept_weights(*version, of_weights(shape), residual_name, bytes);
