@@ -241,7 +241,9 @@ Tensor conv2d_add(const Tensor& x, const Tensor& weight, const Tensor& bias, con
   expects<ShapeError>(added.shape() == shape, "conv2d_add: what is added is ", added.shape(), ", expected ", shape);
   const bool clips = options.activation == Activation::none || options.activation == Activation::relu ||
                      options.activation == Activation::relu6;
-  if (!clips || recording(x, weight, bias, added) || converts("conv2d_add", x.dtype())) {
+  // Beside an operand in order, `add` writes in order: a fused call must not decide the layout of what comes after it.
+  const bool turns = sizes.layout == Layout::channels_last && added.is_contiguous() && sizes.OH * sizes.OW > 1;
+  if (!clips || turns || recording(x, weight, bias, added) || converts("conv2d_add", x.dtype())) {
     const Conv2dCall plain = without_activation(call);
     return activate(add(convolved(plain, prepare(plain)), added), options.activation);
   }

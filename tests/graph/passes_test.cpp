@@ -217,6 +217,17 @@ TEST_CASE("passes: a layer takes its normalisation, the shortcut and the activat
   CHECK(op::max(op::abs(op::sub(graph(x), expected))).item() <= 1e-5);
 }
 
+TEST_CASE("passes: a convolution that adds leaves its result in the layout of the sum", "[graph]") {
+  for (const std::string& mode : testing::available_modes()) {
+    INFO(mode);
+    const Device device{mode};
+    const NoGrad no_grad;
+    const Tensor x = ones({2, 16, 8, 8}), weight = ones({16, 16, 3, 3}), y = op::conv2d(x, weight, {}, {.padding = 1});
+    for (const Tensor& added : {x, y.clone()})
+      CHECK(op::conv2d_add(x, weight, {}, added, {.padding = 1}).strides() == op::add(y, added).strides());
+  }
+}
+
 TEST_CASE("passes: an inverted residual becomes one node, with the bits of its convolutions", "[graph]") {
   for (const char* mode : {"sequential", "vectorized"}) {
     INFO(mode);
