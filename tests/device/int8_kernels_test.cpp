@@ -58,8 +58,8 @@ Layer drawn(Random& random) {
                                .groups = groups,
                                .x_zero = draw(random, 0, 255),
                                .zero = draw(random, 0, 255)};
-  const std::int64_t H = draw(random, 1 + o.dilation.h * (KH - 1), 20),
-                     W = draw(random, 1 + o.dilation.w * (KW - 1), 40);
+  const std::int64_t least = 1 + o.dilation.w * (KW - 1), most = draw(random, 0, 2) == 0 ? 10 : 40;
+  const std::int64_t H = draw(random, 1 + o.dilation.h * (KH - 1), 20), W = draw(random, least, most);
   Generator generator(random());
   Layer layer{numbers(random, {draw(random, 1, 3), groups * inputs, H, W}, DType::uint8, 0, 255),
               numbers(random, {O, KH, KW, inputs}, DType::int8, -127, 127),

@@ -79,8 +79,12 @@ void finish_real(const Block& block, const Strip& strip, const std::int32_t* sum
   for (std::int64_t column = 0; column < block.columns; column += panel_columns) {
     const __mmask16 lanes = first_lanes(block.columns - column);
     const __m512 scale = _mm512_maskz_loadu_ps(lanes, block.scale + column);
-    for (std::int64_t i = strip.first; i < block.rows; ++i)
-      finish(_mm512_load_si512(sums + i * block_columns + column), scale, (strip.y + i) * block.pitch + column, lanes);
+    const auto run = [&](std::int64_t begin, std::int64_t end, std::int64_t y) {
+      for (std::int64_t i = begin; i < end; ++i, ++y)
+        finish(_mm512_load_si512(sums + i * block_columns + column), scale, y * block.pitch + column, lanes);
+    };
+    run(strip.first, strip.end, strip.y + strip.first);
+    if (strip.again > 0) run(strip.again, strip.again + strip.end, strip.y + strip.end);
   }
 }
 
@@ -88,8 +92,10 @@ template <bool adds, bool is_small>
 void finish_stored(const Block& block, const Packer& packer, const std::int32_t* sums) {
   for (int i = 0; i < block.strip_count; ++i) {
     const Strip& strip = block.strips[i];
-    packer.run<adds, is_small>(sums + i * most_rows * block_columns, strip.first, block.rows,
-                               (strip.y + strip.first) * block.pitch);
+    const std::int32_t* const own = sums + i * most_rows * block_columns;
+    packer.run<adds, is_small>(own, strip.first, strip.end, (strip.y + strip.first) * block.pitch);
+    if (strip.again > 0)
+      packer.run<adds, is_small>(own, strip.again, strip.again + strip.end, (strip.y + strip.end) * block.pitch);
   }
 }
 

@@ -34,6 +34,7 @@ struct Plan {
   std::int64_t lines, line, longer;   ///< strips come from lines of so many positions; some have one less
   std::int64_t line_strips, rows;     ///< strips of a line, rows of a strip
   bool folds;                         ///< the image is folded
+  bool joined;                        ///< a strip has two lines, if they lie next to each other
   bool merged = false;                ///< the runs of each row are copied side by side and are one
   bool copies;                        ///< the image is copied into a padded one
   bool flat;                          ///< a line is one of many positions of a product
@@ -67,6 +68,10 @@ struct Plan {
     rows = divide_up(line, divide_up(line, most_rows));
     if (longer > 0) rows = std::min(rows, line - 1);  // the shorter lines are one strip at least
     line_strips = divide_up(line, rows);
+    // Between the two are positions of padding.
+    joined = kernels.groups_multiple > 1 && !flat && copies && s.stride_h == 1 && s.stride_w == 1 &&
+             line + width <= most_rows;
+    if (joined) rows = line + width;
   }
 
   /// Lines of at most 256 positions, as many for each thread unless they are few, in which strips waste the fewest
@@ -155,10 +160,16 @@ class Lines {
         }
         from = base + (oh * p.s.stride_h - first_row) * p.width * p.s.C;
       }
+      if (p.joined) {
+        const bool two = at + 1 < end && (at + 1) % p.s.OH != 0;
+        out[count++] = {from, y, 0, length, two ? p.width : 0};
+        if (two) ++at;
+        continue;
+      }
       for (std::int64_t strip = 0; strip * p.rows < length; ++strip) {
         // The last strip begins earlier if fewer rows are left, so that all have the same number.
         const std::int64_t wanted = strip * p.rows, place = std::min(wanted, length - p.rows);
-        out[count++] = {from + place * p.row_bytes(), y + place, wanted - place};
+        out[count++] = {from + place * p.row_bytes(), y + place, wanted - place, p.rows};
       }
     }
     return count;
@@ -331,7 +342,8 @@ void run_products(Context& context, const std::int8_t* weight, const Conv2d& siz
       std::clamp<std::int64_t>(cache_share(0.5) / std::max<std::int64_t>(plan.line_bytes(), 1), 1, lines_each);
   // A chunk may meet several images, each with the rows that its last outputs read.
   const std::int64_t images = plan.flat ? 1 : std::min(plan.s.N, chunk / plan.s.OH + 2);
-  const std::int64_t extra = plan.flat ? 0 : images * (s.dilation_h * (s.KH - 1) + s.stride_h) * plan.width * s.C;
+  std::int64_t extra = plan.flat ? 0 : images * (s.dilation_h * (s.KH - 1) + s.stride_h) * plan.width * s.C;
+  if (plan.joined) extra += most_rows * s.C;  // a line alone reads that far
   const std::int64_t copy = round_up(plan.copies ? chunk * plan.line_bytes() + extra + slack : 0, 64);
   const std::int64_t strips = round_up(chunk * plan.line_strips * static_cast<std::int64_t>(sizeof(Strip)), 64);
   const Scratch scratch(context, static_cast<std::size_t>((copy + strips) * threads));

@@ -22,6 +22,8 @@ struct Strip {
   const std::uint8_t* a = nullptr;  ///< of row 0
   std::int64_t y = 0;               ///< the output position of row 0
   std::int64_t first = 0;           ///< results of rows before it belong to another strip
+  std::int64_t end = 0;             ///< rows from here on have no results,
+  std::int64_t again = 0;           ///< but as many as before, for the positions that follow, from this one on; 0: none
 };
 
 /// The outputs of one or two strips for at most 32 channels.
