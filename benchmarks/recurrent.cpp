@@ -1,7 +1,7 @@
-// One recurrent layer over a sequence, beside peers/recurrent.py: recurrent lstm|gru STEPS BATCH WIDTH THREADS [MODE]
-// reads "forward|training SECONDS [strict|tf32]" from standard input, a line for each measurement, and prints the least
-// milliseconds of a call that waits for its result. Inputs are as wide as the hidden state; training is forward, and
-// backward to all weights and the input. A mode that captures replays a recording.
+// Recurrent layers over a sequence, beside peers/recurrent.py: recurrent MODE THREADS reads lines "lstm|gru STEPS BATCH
+// WIDTH forward|training strict|tf32 SECONDS" from standard input and prints for each the least milliseconds of a call
+// that waits for its result. Inputs are as wide as the hidden state; training is forward, and backward to all weights
+// and the input. A mode that captures replays a recording.
 
 #include "tern/operators/recurrent.hpp"
 
@@ -32,54 +32,59 @@ double least_milliseconds(double seconds, const Call& call) {
   return 1e3 * least;
 }
 
-int run(int argc, char** argv) {
-  const bool lstm = argv[1] == std::string("lstm");
-  const std::int64_t steps = std::atoi(argv[2]), batch = std::atoi(argv[3]), width = std::atoi(argv[4]);
-  const Device made{argc > 6 ? argv[6] : "vectorized", {.threads = std::atoi(argv[5])}};
+struct Request {
+  std::string cell, kind, precision;
+  std::int64_t steps = 1, batch = 1, width = 1;
+  double seconds = 0;
+};
+
+double answer(const char* mode, int threads, const Request& request) {
+  Device device{mode,
+                {.threads = threads, .precision = request.precision == "tf32" ? Precision::tf32 : Precision::strict}};
+  const bool lstm = request.cell == "lstm", trains = request.kind == "training";
+  const std::int64_t width = request.width, rows = (lstm ? 4 : 3) * width;
   Generator generator(1);
-  const std::int64_t rows = (lstm ? 4 : 3) * width;
-  std::vector<Tensor> all{randn({steps, batch, width}, generator)};
+  std::vector<Tensor> all{randn({request.steps, request.batch, width}, generator)};
   for (const Shape& shape : {Shape{rows, width}, Shape{rows, width}, Shape{rows}, Shape{rows}})
     all.push_back(op::mul(randn(shape, generator), 0.05));
-  std::string line, kind, precision;
-  while (std::getline(std::cin, line)) {
-    double seconds = 0;
-    precision = "strict";
-    std::istringstream(line) >> kind >> seconds >> precision;
-    Device device{
-        made.mode(),
-        {.threads = std::atoi(argv[5]), .precision = precision == "tf32" ? Precision::tf32 : Precision::strict}};
-    const bool trains = kind == "training";
-    // The inputs outlive the step, so a replay copies none; its result is the last state.
-    Step step([&](const std::vector<Tensor>&) {
-      std::vector<Tensor> t;
-      for (const Tensor& each : all) t.push_back(each.detach().set_requires_grad(trains));
-      const std::vector<Tensor> results =
-          lstm ? op::lstm(t[0], {}, {}, t[1], t[2], t[3], t[4]) : op::gru(t[0], {}, t[1], t[2], t[3], t[4]);
-      if (trains) op::sum(results[0]).backward();
-      return std::vector<Tensor>{results[1].detach()};
-    });
-    const auto call = [&] {
-      step.run_all({});
-      device.synchronize();
-    };
-    for (int i = 0; i < 3; ++i) call();
-    expects(step.replays() > 0 || device.mode().capture == nullptr, "not recorded: ", step.unrecorded());
-    std::printf("%.4f\n", least_milliseconds(seconds, call));
+  // The inputs outlive the step, so a replay copies none; its result is the last state.
+  Step step([&](const std::vector<Tensor>&) {
+    std::vector<Tensor> t;
+    for (const Tensor& each : all) t.push_back(each.detach().set_requires_grad(trains));
+    const std::vector<Tensor> results =
+        lstm ? op::lstm(t[0], {}, {}, t[1], t[2], t[3], t[4]) : op::gru(t[0], {}, t[1], t[2], t[3], t[4]);
+    if (trains) op::sum(results[0]).backward();
+    return std::vector<Tensor>{results[1].detach()};
+  });
+  const auto call = [&] {
+    step.run_all({});
+    device.synchronize();
+  };
+  for (int i = 0; i < 3; ++i) call();
+  expects(step.replays() > 0 || device.mode().capture == nullptr, "not recorded: ", step.unrecorded());
+  return least_milliseconds(request.seconds, call);
+}
+
+void run(const char* mode, int threads) {
+  for (std::string line; std::getline(std::cin, line);) {
+    Request request;
+    std::istringstream(line) >> request.cell >> request.steps >> request.batch >> request.width >> request.kind >>
+        request.precision >> request.seconds;
+    std::printf("%.4f\n", answer(mode, threads, request));
     std::fflush(stdout);
   }
-  return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 6 && argc != 7) {
-    std::fprintf(stderr, "usage: recurrent lstm|gru STEPS BATCH WIDTH THREADS [MODE]\n");
+  if (argc != 3) {
+    std::fprintf(stderr, "usage: recurrent MODE THREADS\n");
     return 2;
   }
   try {
-    return run(argc, argv);
+    run(argv[1], std::atoi(argv[2]));
+    return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

@@ -85,37 +85,33 @@ def main():
     device = "cuda" if options.mode.startswith("cuda") else "cpu"
     cells, precisions, kinds = (each.split(",") for each in (options.cells, options.precisions, options.kinds))
     batches, widths = ([int(each) for each in text.split(",")] for text in (options.batches, options.widths))
-    tables = [(kind, precision) for precision in precisions for kind in kinds]
-    for cell in cells:
-        found = {}
-        for width in widths:
-            for batch in batches:
-                program = subprocess.Popen([options.program, cell, str(options.steps), str(batch), str(width),
-                                            str(options.threads), options.mode], text=True, stdin=subprocess.PIPE,
-                                           stdout=subprocess.PIPE)
-                for kind, precision in tables:
-                    peer = Peer(cell, options.steps, batch, width, kind == "training", precision, device)
-                    best = [1e9, 1e9]
-                    for _ in range(options.rounds):
-                        print(kind, options.seconds, precision, file=program.stdin, flush=True)
-                        ours = float(program.stdout.readline())
-                        best = [min(best[0], ours), min(best[1], peer.least(options.seconds))]
-                    found[kind, precision, width, batch] = best
-                program.communicate()
-                print(f"{cell} {width} {batch}: " + ", ".join(
-                    f"{kind} {precision} {found[kind, precision, width, batch][0]:.3f} / "
-                    f"{found[kind, precision, width, batch][1]:.3f}" for kind, precision in tables), flush=True)
-        for kind, precision in tables:
-            print(f"\n| {cell}, {kind}, {precision} | " + " | ".join(f"batch {each}" for each in batches) + " |")
-            print("|" + "---|" * (len(batches) + 1))
+    program = subprocess.Popen([options.program, options.mode, str(options.threads)], text=True,
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def measured(cell, width, batch, kind, precision):
+        peer = Peer(cell, options.steps, batch, width, kind == "training", precision, device)
+        ours = theirs = 1e9
+        for _ in range(options.rounds):
+            print(cell, options.steps, batch, width, kind, precision, options.seconds, file=program.stdin, flush=True)
+            ours = min(ours, float(program.stdout.readline()))
+            theirs = min(theirs, peer.least(options.seconds))
+        return ours, theirs
+
+    for precision in precisions:
+        for kind in kinds:
             ratios = []
-            for width in widths:
-                row = [found[kind, precision, width, batch] for batch in batches]
-                ratios += [theirs / ours for ours, theirs in row]
-                print(f"| {width} | " + " | ".join(f"{theirs / ours:.2f} ({ours:.3f} / {theirs:.3f})"
-                                                   for ours, theirs in row) + " |")
+            for cell in cells:
+                print(f"| {cell}, {kind}, {precision} | " + " | ".join(f"batch {each}" for each in batches) + " |")
+                print("|" + "---|" * (len(batches) + 1), flush=True)
+                for width in widths:
+                    row = [measured(cell, width, batch, kind, precision) for batch in batches]
+                    ratios += [theirs / ours for ours, theirs in row]
+                    print(f"| {width} | " + " | ".join(f"{theirs / ours:.2f} ({ours:.3f} / {theirs:.3f})"
+                                                       for ours, theirs in row) + " |", flush=True)
             ahead = sum(each >= 1 for each in ratios)
-            print(f"{ahead} of {len(ratios)} ahead, least {min(ratios):.2f}, most {max(ratios):.2f}\n", flush=True)
+            print(f"{kind}, {precision}: {ahead} of {len(ratios)} ahead, least {min(ratios):.2f}, "
+                  f"most {max(ratios):.2f}\n", flush=True)
+    program.communicate()
 
 
 if __name__ == "__main__":

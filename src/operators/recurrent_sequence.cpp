@@ -26,7 +26,9 @@ struct Whole {
         bias(whole(x.bias)),
         sizes{.steps = entered.size(0), .batch = entered.size(1), .width = weight.size(1), .reverse = x.reverse} {
     // Zeros are multiplied as well: an infinite weight makes them NaN.
-    if (!hidden.defined()) hidden = zeros({sizes.batch, sizes.width}, entered.dtype());
+    if (hidden.defined()) return;
+    hidden = Tensor({sizes.batch, sizes.width}, entered.dtype());  // zeros() would come from the host
+    hidden.fill_(0);
   }
 };
 

@@ -1,11 +1,11 @@
 #pragma once
 // One kernel for a whole sequence: the weights stay in the registers of all multiprocessors, and after each round the
-// blocks signal each other that their part of the state is in memory. Float32, in every precision.
+// blocks signal each other that their part of the state is in memory.
 
 #include <cooperative_groups.h>
 
 #include "cuda/async_copy.cuh"
-#include "cuda/recurrent/plan.cuh"
+#include "cuda/recurrent/warp_product.cuh"
 #include "cuda/recurrent/work.cuh"
 
 namespace tern::cuda::recurrence {
@@ -46,67 +46,16 @@ __device__ __forceinline__ float* in_block(float* own, int rank, const Plan& pla
   return own;
 }
 
-// ---- a warp's part of the product ----
-
-/// Adds `values` of all lanes; the one at lane * count / 32 remains, in values[0].
-template <int count>
-__device__ __forceinline__ void sum_lanes(float (&values)[count]) {
-  const int lane = static_cast<int>(threadIdx.x % 32);
-  int left = count;
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) {
-    if (left > 1) {
-      left /= 2;
-#pragma unroll
-      for (int i = 0; i < count / 2; ++i) {
-        if (i >= left) break;
-        const bool upper = (lane & offset) != 0;
-        const float kept = upper ? values[i + left] : values[i], sent = upper ? values[i] : values[i + left];
-        values[i] = kept + __shfl_xor_sync(~0u, sent, offset);
-      }
-    } else {
-      values[0] += __shfl_xor_sync(~0u, values[0], offset);
-    }
-  }
-}
-
-/// The partial sums of `count` sequences, whose states begin `columns` apart at `states` (this lane's columns).
-template <int count, int vectors>
-__device__ __forceinline__ void multiply(const float (&weight)[warp_rows][vectors * vector], const float* states,
-                                         int columns, float* partial, int pitch) {
-  float sums[count * warp_rows] = {};
-#pragma unroll
-  for (int j = 0; j < vectors; ++j) {
-    float4 state[count];
-#pragma unroll
-    for (int n = 0; n < count; ++n) state[n] = *reinterpret_cast<const float4*>(states + n * columns + j * 32 * vector);
-#pragma unroll
-    for (int n = 0; n < count; ++n)
-#pragma unroll
-      for (int r = 0; r < warp_rows; ++r) {
-        float& sum = sums[n * warp_rows + r];
-        sum = fmaf(weight[r][j * vector], state[n].x, sum);
-        sum = fmaf(weight[r][j * vector + 1], state[n].y, sum);
-        sum = fmaf(weight[r][j * vector + 2], state[n].z, sum);
-        sum = fmaf(weight[r][j * vector + 3], state[n].w, sum);
-      }
-  }
-  sum_lanes(sums);
-  constexpr int lanes = 32 / (count * warp_rows);  // with the same sum
-  const int lane = static_cast<int>(threadIdx.x % 32), index = lane / lanes;
-  if (lane % lanes == 0) partial[index / warp_rows * pitch + index % warp_rows] = sums[0];
-}
-
 // ---- the kernel ----
 
 /// `width` numbers of each of `count` sequences to shared memory. Other blocks wrote them, so none may come from L1.
-__device__ __forceinline__ void copy_states(float* tile, int columns, const float* from, std::int64_t length, int width,
+__device__ __forceinline__ void copy_states(float* tile, int stride, const float* from, std::int64_t length, int width,
                                             int count, bool aligned) {
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-  const int step = aligned ? vector : 1;
+  const int step = aligned ? 4 : 1;
   for (int n = 0; n < count; ++n)
     for (int k = thread * step; k < width; k += threads * step) {
-      float* const to = tile + n * columns + k;
+      float* const to = tile + n * stride + k;
       const float* const source = from + n * length + k;
       if (aligned)
         copy_async<4, true>(to, source, true);
@@ -117,13 +66,13 @@ __device__ __forceinline__ void copy_states(float* tile, int columns, const floa
 
 /// Blocks of a group are consecutive. It is launched so that all its blocks run at once, and not while the kernel
 /// before it still runs; so it does without begin_kernel().
-template <int vectors, class Work>
+template <class Product, class Work>
 __global__ void __launch_bounds__(most_warps * 32, 1)
     persistent_kernel(Work work, Plan plan, std::int64_t rounds, std::int64_t length, bool aligned, int* flags) {
   extern __shared__ float4 persistent_shared[];
   float* const tiles = reinterpret_cast<float*>(persistent_shared);
-  float* const partials = tiles + 2 * plan.tile * plan.columns;
-  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
+  float* const partials = tiles + 2 * plan.tile * plan.stride;
+  const int thread = static_cast<int>(threadIdx.x), warp = thread / 32;
   const int part = static_cast<int>(blockIdx.x) % plan.parts, group = static_cast<int>(blockIdx.x) / plan.parts;
   const int rank = part % plan.spread;
   flags += group * plan.parts;
@@ -131,26 +80,28 @@ __global__ void __launch_bounds__(most_warps * 32, 1)
   const std::int64_t begin = batch * group / plan.groups, end = batch * (group + 1) / plan.groups;
   const int rows = static_cast<int>(end - begin);
 
-  // This warp's weights: 8 of the cluster's rows, in which a unit's sums are side by side.
-  const int block_rows = plan.units * Work::sums, first_row = warp % plan.row_warps * warp_rows;
-  const int chunk = warp / plan.row_warps, warp_column = chunk * vectors * 32 * vector + lane * vector;
+  // This warp's weights: some of the cluster's rows, in which a unit's sums are side by side.
+  const int block_rows = plan.units * Work::sums, first_row = warp % plan.row_warps * Product::rows;
+  const int chunk = warp / plan.row_warps, warp_column = chunk * Product::tile.columns;
   const std::int64_t first_column = static_cast<std::int64_t>(rank) * plan.columns;
   const int width = static_cast<int>(
       max(min(length - first_column, static_cast<std::int64_t>(plan.columns)), static_cast<std::int64_t>(0)));
-  float weight[warp_rows][vectors * vector];
-#pragma unroll
-  for (int r = 0; r < warp_rows; ++r)
-#pragma unroll
-    for (int j = 0; j < vectors * vector; ++j) {
-      const std::int64_t u = first_unit - rank * plan.units + (first_row + r) / Work::sums;
-      const std::int64_t k = first_column + warp_column + j / vector * 32 * vector + j % vector;
-      weight[r][j] = u < work.p.width && k < length ? work.factor((first_row + r) % Work::sums, u, k) : 0;
-    }
-  for (int i = thread; i < 2 * plan.tile * plan.columns; i += static_cast<int>(blockDim.x)) tiles[i] = 0;
+  Product product;
+  product.load([&](int row, int column) {
+    const int unit_of_cluster = (first_row + row) / Work::sums;
+    const std::int64_t u = first_unit - rank * plan.units + unit_of_cluster, k = first_column + warp_column + column;
+    const bool inside = unit_of_cluster < plan.spread * plan.units && u < work.p.width && k < length;
+    return inside ? work.factor((first_row + row) % Work::sums, u, k) : 0.0f;
+  });
+  for (int i = thread; i < 2 * plan.tile * plan.stride; i += static_cast<int>(blockDim.x)) tiles[i] = 0;
   meet(plan);  // before anybody writes into another block's memory
 
-  const int slot = (rank * plan.chunks + chunk) * plan.tile * plan.pitch + first_row % block_rows;
-  float* const partial = in_block(partials + slot, first_row / block_rows, plan);
+  float* partial[Product::tiles];
+#pragma unroll
+  for (int m = 0; m < Product::tiles; ++m) {
+    const int row = first_row + m * 8, slot = (rank * plan.chunks + chunk) * plan.tile * plan.pitch + row % block_rows;
+    partial[m] = row < plan.spread * block_rows ? in_block(partials + slot, row / block_rows, plan) : nullptr;
+  }
   const int item_row = thread / plan.units, item_unit = thread % plan.units;
   const std::int64_t unit = first_unit + item_unit;
   int copy_of_partials = 0;
@@ -164,7 +115,7 @@ __global__ void __launch_bounds__(most_warps * 32, 1)
       if (has_item) item = work.load(round, n, unit);
       const auto copy = [&](int from, int buffer) {
         if (from < rows)
-          copy_states(tiles + buffer * plan.tile * plan.columns, plan.columns,
+          copy_states(tiles + buffer * plan.tile * plan.stride, plan.stride,
                       source + (begin + from) * length + first_column, length, width, min(plan.tile, rows - from),
                       aligned);
         commit_copies();
@@ -178,15 +129,10 @@ __global__ void __launch_bounds__(most_warps * 32, 1)
         copy(row + plan.tile, (turn + 1) % 2);
         await_copies<1>();
         __syncthreads();
-        const float* const states = tiles + turn % 2 * plan.tile * plan.columns + warp_column;
         const int place = copy_of_partials * plan.partials() * plan.tile * plan.pitch;
         copy_of_partials = (copy_of_partials + 1) % plan.copies();
-        if (count == 1)
-          multiply<1, vectors>(weight, states, plan.columns, partial + place, plan.pitch);
-        else
-          for (int i = 0; i < count; i += 4)
-            multiply<4, vectors>(weight, states + i * plan.columns, plan.columns, partial + place + i * plan.pitch,
-                                 plan.pitch);
+        product.multiply(tiles + turn % 2 * plan.tile * plan.stride + warp_column, plan.stride, count, partial, place,
+                         plan.pitch);
         meet(plan);
         if (has_item)
           for (int s = 0; s < Work::sums; ++s)
@@ -205,7 +151,7 @@ __global__ void __launch_bounds__(most_warps * 32, 1)
 inline Room room_of_card() {
   Room room{.shared = card().shared_per_block};
   room.blocks[0] = card().multiprocessors;
-  const auto kernel = persistent_kernel<vector, LstmForward>;
+  const auto kernel = persistent_kernel<Scalars<4>, LstmForward>;
   for (int kind = 1; kind < Room::kinds && card().overlap; ++kind) {
     cudaLaunchAttribute cluster{};
     cluster.id = cudaLaunchAttributeClusterDimension;
@@ -222,12 +168,12 @@ inline Room room_of_card() {
   return room;
 }
 
-template <int vectors, class Work>
+template <class Product, class Work>
 void launch_persistent(const Context& context, const Work& work, const Plan& plan, bool aligned, int* flags) {
   const cudaStream_t queue = stream_of(context);
   const int blocks = plan.parts * plan.groups;
   check(cudaMemsetAsync(flags, 0, static_cast<std::size_t>(blocks) * sizeof(int), queue), "clearing");
-  const auto kernel = persistent_kernel<vectors, Work>;
+  const auto kernel = persistent_kernel<Product, Work>;
   allow_shared(reinterpret_cast<const void*>(kernel), plan.shared);
   cudaLaunchAttribute attributes[2]{};
   attributes[0].id = cudaLaunchAttributeCooperative;

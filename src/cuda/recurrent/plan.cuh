@@ -7,9 +7,16 @@
 
 namespace tern::cuda::recurrence {
 
-constexpr int warp_rows = 8;   ///< rows of the weights that a warp holds
 constexpr int most_warps = 8;  ///< of a block, so that a thread has 255 registers
-constexpr int vector = 4;
+
+/// The part of the weights that a warp holds, 32 * `vectors` in each lane, and how many sequences it multiplies at once
+/// by them: with multiply-adds or on tensor cores.
+struct Tile {
+  int rows, columns, sequences;
+};
+constexpr Tile tile_of(int vectors, bool tensor) {
+  return tensor ? Tile{32, 32 * vectors, 16} : Tile{8, 128 * vectors, 4};
+}
 
 /// Blocks that a card runs at once, one on a multiprocessor, in clusters of 1, 2, 4 and 8.
 struct Room {
@@ -21,11 +28,12 @@ struct Room {
 /// `parts` blocks hold the weights of all units; each of `groups` such sets has its own sequences, which a block takes
 /// `tile` at a time. A block finishes `units` units. The `spread` blocks of a cluster share the columns of the weights
 /// of all their units: a block reads only its share of the states, and sends the others their parts of the sums. Its
-/// warps are `row_warps` by `chunks`, each with 8 rows and 128 * `vectors` columns.
+/// warps are `row_warps` by `chunks`, each with a Tile.
 struct Plan {
   int units = 0, vectors = 0, spread = 1, row_warps = 0, chunks = 0, parts = 0, groups = 0, tile = 0;
-  int columns = 0;  ///< of a block, and of a tile's row: zeros behind the last one
-  int pitch = 0;    ///< floats between two sequences' partial sums
+  bool tensor = false;
+  int columns = 0;            ///< of a block; zeros behind the last one
+  int stride = 0, pitch = 0;  ///< floats between two sequences' states and partial sums; no bank conflicts
   std::size_t shared = 0;
   double cost = 0;  ///< microseconds of a round
 
@@ -36,36 +44,46 @@ struct Plan {
   __host__ __device__ int copies() const { return spread > 1 ? 2 : 1; }
 };
 
-inline Plan plan_of(std::int64_t batch, std::int64_t width, int sums, std::int64_t length, int units, int vectors,
-                    int kind, const Room& room) {
-  Plan plan{.units = units, .vectors = vectors, .spread = 1 << kind};
-  const std::int64_t of_warp = 32 * vector * vectors, most_blocks = room.blocks[kind], spread = plan.spread;
-  const std::int64_t chunks = ceil_div(ceil_div(length, spread), of_warp);
-  const std::int64_t row_warps = ceil_div(spread * units * sums, warp_rows);
-  const std::int64_t parts = ceil_div(width, spread * units) * spread;
+/// A layer as a plan sees it: `sums` for each unit, of `length` products.
+struct Layer {
+  std::int64_t batch, width, length;
+  int sums;
+};
+
+inline Plan plan_of(const Layer& layer, int units, int vectors, int kind, bool tensor, const Room& room) {
+  Plan plan{.units = units, .vectors = vectors, .spread = 1 << kind, .tensor = tensor};
+  const Tile warp = tile_of(vectors, tensor);
+  const std::int64_t most_blocks = room.blocks[kind], spread = plan.spread, of_block = units * layer.sums;
+  const std::int64_t chunks = ceil_div(ceil_div(layer.length, spread), warp.columns);
+  const std::int64_t row_warps = ceil_div(spread * of_block, warp.rows);
+  const std::int64_t parts = ceil_div(layer.width, spread * units) * spread;
   if (chunks * row_warps > most_warps || parts > most_blocks) return plan;
   plan.chunks = static_cast<int>(chunks);
   plan.row_warps = static_cast<int>(row_warps);
-  plan.columns = static_cast<int>(chunks * of_warp);
-  plan.pitch = (units * sums + 31 - warp_rows) / 32 * 32 + warp_rows;  // no two of four sequences share a bank
-  const std::int64_t groups = std::min(batch, most_blocks / parts), own = ceil_div(batch, groups);
+  plan.columns = plan.chunks * warp.columns;
+  plan.stride = plan.columns + 16;
+  plan.pitch = static_cast<int>(ceil_div(of_block - 8, 32) * 32 + 8);
+  const std::int64_t groups = std::min(layer.batch, most_blocks / parts), own = ceil_div(layer.batch, groups);
   const auto bytes = [&](std::int64_t tile) {
-    return static_cast<std::size_t>(tile * (2 * plan.columns + plan.copies() * plan.partials() * plan.pitch)) *
+    return static_cast<std::size_t>(tile * (2 * plan.stride + plan.copies() * plan.partials() * plan.pitch)) *
            sizeof(float);
   };
   // A thread finishes at most one item of a tile.
-  std::int64_t tile = std::max<std::int64_t>(4, std::min(ceil_div(own, 4), std::int64_t{plan.warps() * 8 / units}) * 4);
-  while (tile > 4 && bytes(tile) > room.shared) tile -= 4;
-  if (tile * units > plan.warps() * 32 || bytes(tile) > room.shared) return plan;
+  const std::int64_t least = warp.sequences, items = std::int64_t{plan.warps()} * 32 / units;
+  std::int64_t tile = std::max(least, std::min(ceil_div(own, least), items / least) * least);
+  while (tile > least && bytes(tile) > room.shared) tile -= least;
+  if (tile > items || bytes(tile) > room.shared) return plan;
   plan.tile = static_cast<int>(tile);
   plan.shared = bytes(tile);
   plan.groups = static_cast<int>(groups);
   plan.parts = static_cast<int>(parts);
-  // Multiply-adds of the busiest scheduler, and reading the states: by this block, and by all of them.
+  // Clocks: multiplying on the busiest scheduler or the tensor cores, and reading the states, by this block and by all.
   constexpr double clocks = 1.7e3;  // a microsecond's
-  const auto multiplied = static_cast<double>(own == 1 ? 1 : ceil_div(own, 4) * 4);
-  const double product = multiplied * static_cast<double>(ceil_div(plan.warps(), 4) * warp_rows * vectors * vector);
-  const double read = static_cast<double>(own * std::min<std::int64_t>(length, plan.columns)) * sizeof(float);
+  const auto sequences = static_cast<double>(ceil_div(own, least) * least);
+  const double product = tensor     ? sequences / 16 * plan.warps() * vectors * 27
+                         : own == 1 ? static_cast<double>(ceil_div(plan.warps(), 4) * 32 * vectors)
+                                    : sequences * static_cast<double>(ceil_div(plan.warps(), 4) * 32 * vectors);
+  const double read = static_cast<double>(own * std::min<std::int64_t>(layer.length, plan.columns)) * sizeof(float);
   const double reads = std::max(read / 48, read * static_cast<double>(parts * groups) / 3000);
   const double tiles = static_cast<double>(ceil_div(own, tile));
   plan.cost =
@@ -73,15 +91,16 @@ inline Plan plan_of(std::int64_t batch, std::int64_t width, int sums, std::int64
   return plan;
 }
 
-/// The cheapest, if any fits. The costs were fitted on an H100 (benchmarks/recurrent.cpp).
-inline Plan plan_of(std::int64_t batch, std::int64_t width, int sums, std::int64_t length, const Room& room) {
+/// The cheapest with or without clusters, if any fits. The costs were estimated for an H100.
+inline Plan plan_of(const Layer& layer, bool clusters, bool tensor, const Room& room) {
   Plan best;
-  for (int kind = 0; kind < Room::kinds; ++kind)
+  for (int kind = clusters ? 1 : 0; kind < (clusters ? Room::kinds : 1); ++kind)
     for (const int units : {8, 16, 32})
-      for (const int vectors : {1, 2, 4}) {
-        const Plan plan = plan_of(batch, width, sums, length, units, vectors, kind, room);
-        if (plan.fits() && (!best.fits() || plan.cost < best.cost)) best = plan;
-      }
+      for (const int vectors : {1, 2, 4})
+        for (int on_tensor = 0; on_tensor <= (tensor ? 1 : 0); ++on_tensor) {
+          const Plan plan = plan_of(layer, units, vectors, kind, on_tensor != 0, room);
+          if (plan.fits() && (!best.fits() || plan.cost < best.cost)) best = plan;
+        }
   return best;
 }
 

@@ -1,4 +1,5 @@
-// LSTM and GRU over whole sequences: one kernel that keeps the weights, or a product and a kernel for each step.
+// LSTM and GRU over whole sequences: one kernel that keeps the weights, whose blocks may share sums in clusters, or a
+// product and a kernel for each step.
 
 #include <array>
 #include <mutex>
@@ -76,34 +77,45 @@ const Room& room_of(int device) {
   return rooms[at];
 }
 
-Plan plan_for(const Problem& p) {
-  return plan_of(p.batch, p.width, p.backward ? 1 : p.gates, p.backward ? p.gates * p.width : p.width,
-                 room_of(p.device));
+Plan plan_for(const Problem& p, bool clusters) {
+  const Layer layer{.batch = p.batch,
+                    .width = p.width,
+                    .length = p.backward ? p.gates * p.width : p.width,
+                    .sums = p.backward ? 1 : p.gates};
+  return plan_of(layer, clusters, p.precision != Precision::strict, room_of(p.device));
 }
 
+template <bool clusters>
 bool fits_persistent(const Problem& p) {
-  return card(p.device).code >= 80 && p.steps < (std::int64_t{1} << 30) && plan_for(p).fits();
+  const Card& used = card(p.device);
+  return (clusters ? used.overlap : used.code >= 80) && p.steps < (std::int64_t{1} << 30) &&
+         plan_for(p, clusters).fits();
 }
-double cost_of_persistent(const Problem& p) { return plan_for(p).cost; }
 
-template <class Work>
+template <template <int> class Product, class Work>
+auto launcher_of(int vectors) {
+  return vectors == 1   ? launch_persistent<Product<1>, Work>
+         : vectors == 2 ? launch_persistent<Product<2>, Work>
+                        : launch_persistent<Product<4>, Work>;
+}
+
+template <class Work, bool clusters>
 void run_persistent(Context& context, const Problem& p, const Work& work, int, void* workspace) {
-  const Plan plan = plan_for(p);
-  const auto run = plan.vectors == 1   ? launch_persistent<1, Work>
-                   : plan.vectors == 2 ? launch_persistent<2, Work>
-                                       : launch_persistent<4, Work>;
-  run(context, work, plan, p.aligned, static_cast<int*>(workspace));
+  const Plan plan = plan_for(p, clusters);
+  const auto launch_it =
+      plan.tensor ? launcher_of<TensorTiles, Work>(plan.vectors) : launcher_of<Scalars, Work>(plan.vectors);
+  launch_it(context, work, plan, p.aligned, static_cast<int*>(workspace));
 }
 
 // ---- the choice ----
 
-template <class Work>
+template <class Work, bool clusters>
 const Algorithm<Problem, Work> persistent{
-    .name = "persistent",
-    .fits = fits_persistent,
+    .name = clusters ? "clustered" : "persistent",
+    .fits = fits_persistent<clusters>,
     .workspace = [](const Problem& p, int) { return static_cast<std::size_t>(card(p.device).multiprocessors) * 4; },
-    .run = run_persistent<Work>,
-    .cost = cost_of_persistent};
+    .run = run_persistent<Work, clusters>,
+    .cost = [](const Problem& p) { return plan_for(p, clusters).cost; }};
 template <class Work>
 const Algorithm<Problem, Work> steps{
     .name = "steps",
@@ -114,7 +126,7 @@ const Algorithm<Problem, Work> steps{
 
 template <class Work>
 void run(Context& context, const Work& work, int gates, const Sequence& sizes) {
-  static const std::array algorithms{&persistent<Work>, &steps<Work>};
+  static const std::array algorithms{&persistent<Work, false>, &persistent<Work, true>, &steps<Work>};
   Problem problem{sizes};
   problem.gates = gates;
   problem.backward = Work::backward;
