@@ -1,7 +1,7 @@
 // Inference in 8 bits beside float32: int8 NET BATCH THREADS CALLS [layers] (or cuda in place of THREADS) prints, for
 // the program of graph::Program and the one of graph::quantize with every layer forced into 8 bits, the median and the
-// least milliseconds of CALLS pairs timed in turn, and the processor time of each; with `layers` the report of the
-// layers too. Weights are random.
+// least milliseconds of CALLS pairs timed in turn, and the processor time of each, and then the median of CALLS calls
+// of the second one alone, as peers/int8.py measures; with `layers` the report of the layers too. Weights are random.
 
 #include <algorithm>
 #include <chrono>
@@ -61,10 +61,13 @@ int measure(nn::Module& net, const Shape& shape, const std::string& place, int c
   }
   const double a = Times::median(of_real.wall), b = Times::median(of_stored.wall);
   const double c = Times::median(of_real.processor), d = Times::median(of_stored.processor);
+  Times alone;
+  for (int i = 0; i < calls; ++i) alone.add([&] { stored(x).values(); });
   std::printf(
       "float32 %.3f ms (least %.3f, processor %.3f); int8 %.3f ms (least %.3f, processor %.3f); speed %.2f, of "
-      "processor time %.2f; error %.3f\n",
-      a, std::ranges::min(of_real.wall), c, b, std::ranges::min(of_stored.wall), d, a / b, c / d, report.error);
+      "processor time %.2f; int8 alone %.3f ms (least %.3f); error %.3f\n",
+      a, std::ranges::min(of_real.wall), c, b, std::ranges::min(of_stored.wall), d, a / b, c / d,
+      Times::median(alone.wall), std::ranges::min(alone.wall), report.error);
   return 0;
 }
 
