@@ -18,6 +18,9 @@ std::int64_t draw(Random& random, std::int64_t low, std::int64_t high) {
   return std::uniform_int_distribution<std::int64_t>(low, high)(random);
 }
 
+/// A zero point, which is 0 as often as not, as behind a relu.
+std::int64_t zero(Random& random) { return draw(random, 0, 1) == 0 ? 0 : draw(random, 0, 255); }
+
 Tensor numbers(Random& random, const Shape& shape, DType dtype, std::int64_t low, std::int64_t high) {
   std::vector<std::int32_t> values(static_cast<std::size_t>(element_count(shape)));
   for (std::int32_t& value : values) value = static_cast<std::int32_t>(draw(random, low, high));
@@ -57,7 +60,7 @@ Layer drawn(Random& random) {
                                .dilation = {draw(random, 1, 2), draw(random, 1, 2)},
                                .groups = groups,
                                .x_zero = draw(random, 0, 255),
-                               .zero = draw(random, 0, 255)};
+                               .zero = zero(random)};
   const std::int64_t least = 1 + o.dilation.w * (KW - 1), most = draw(random, 0, 2) == 0 ? 10 : 40;
   const std::int64_t H = draw(random, 1 + o.dilation.h * (KH - 1), 20), W = draw(random, least, most);
   Generator generator(random());
@@ -69,7 +72,7 @@ Layer drawn(Random& random) {
               o};
   if (draw(random, 0, 2) == 0) {
     layer.other = numbers(random, layer.run("sequential").shape(), DType::uint8, 0, 255);
-    layer.options.other_zero = draw(random, 0, 255);
+    layer.options.other_zero = zero(random);
     layer.options.other_scale = draw(random, 0, 3) == 0 ? 1e9 : 0.61;
   } else if (draw(random, 0, 2) == 0) {
     layer.options.dtype = DType::float32;
@@ -85,7 +88,7 @@ Layer drawn_first(Random& random) {
   const op::QuantizedConv2dOptions o{.stride = {draw(random, 1, 4), draw(random, 1, 4)},
                                      .padding = {draw(random, 0, 4), draw(random, 0, 4)},
                                      .x_zero = draw(random, 0, 255),
-                                     .zero = draw(random, 0, 255)};
+                                     .zero = zero(random)};
   Generator generator(random());
   return {numbers(random, {draw(random, 1, 3), C, draw(random, KH, 30), draw(random, KW, 60)}, DType::uint8, 0, 255),
           numbers(random, {O, KH, KW, C}, DType::int8, -127, 127),
@@ -98,7 +101,7 @@ Layer drawn_first(Random& random) {
 /// A product: few positions or many.
 Layer drawn_points(Random& random) {
   const std::int64_t C = draw(random, 1, 200), O = draw(random, 1, 100);
-  const op::QuantizedConv2dOptions o{.x_zero = draw(random, 0, 255), .zero = draw(random, 0, 255)};
+  const op::QuantizedConv2dOptions o{.x_zero = draw(random, 0, 255), .zero = zero(random)};
   Generator generator(random());
   return {numbers(random, {draw(random, 1, 20), C, draw(random, 1, 3), draw(random, 1, 20)}, DType::uint8, 0, 255),
           numbers(random, {O, 1, 1, C}, DType::int8, -127, 127),

@@ -88,14 +88,27 @@ void finish_real(const Block& block, const Strip& strip, const std::int32_t* sum
   }
 }
 
-template <bool adds, bool is_small>
+template <bool adds, Numbers are>
 void finish_stored(const Block& block, const Packer& packer, const std::int32_t* sums) {
   for (int i = 0; i < block.strip_count; ++i) {
     const Strip& strip = block.strips[i];
     const std::int32_t* const own = sums + i * most_rows * block_columns;
-    packer.run<adds, is_small>(own, strip.first, strip.end, (strip.y + strip.first) * block.pitch);
+    packer.run<adds, are>(own, strip.first, strip.end, (strip.y + strip.first) * block.pitch);
     if (strip.again > 0)
-      packer.run<adds, is_small>(own, strip.again, strip.again + strip.end, (strip.y + strip.end) * block.pitch);
+      packer.run<adds, are>(own, strip.again, strip.again + strip.end, (strip.y + strip.end) * block.pitch);
+  }
+}
+
+template <bool adds>
+void finish_stored(const Block& block, const std::int32_t* sums) {
+  const Packer packer(block);
+  switch (packer.numbers()) {
+    case Numbers::any:
+      return finish_stored<adds, Numbers::any>(block, packer, sums);
+    case Numbers::small:
+      return finish_stored<adds, Numbers::small>(block, packer, sums);
+    case Numbers::plain:
+      return finish_stored<adds, Numbers::plain>(block, packer, sums);
   }
 }
 
@@ -105,11 +118,10 @@ void finish(const Block& block, const std::int32_t* sums) {
       finish_real(block, block.strips[i], sums + i * most_rows * block_columns);
     return;
   }
-  const Packer packer(block);
   if (block.other != nullptr)
-    packer.small() ? finish_stored<true, true>(block, packer, sums) : finish_stored<true, false>(block, packer, sums);
+    finish_stored<true>(block, sums);
   else
-    packer.small() ? finish_stored<false, true>(block, packer, sums) : finish_stored<false, false>(block, packer, sums);
+    finish_stored<false>(block, sums);
 }
 
 void multiply(const Block& block) {
