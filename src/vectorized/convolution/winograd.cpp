@@ -1,5 +1,5 @@
 // Winograd's method for channels-last images, over blocks of tiles (see winograd_kernels.hpp). A stride becomes
-// channels (space-to-depth).
+// channels (space-to-depth), a dilation more images: every so many-th row and column of an image are one.
 
 #include "vectorized/convolution/winograd.hpp"
 
@@ -23,6 +23,26 @@ constexpr std::int64_t least_channels = 12;
 // Space-to-depth is for first layers: each part of the gradient of weight cuts out all of its channels.
 constexpr std::int64_t most_space_to_depth_channels = 64;
 
+/// A problem of dilated kernels whose images are the phases of its own ones. All have the size of the largest.
+Problem undilated(const Problem& problem) {
+  Problem result = problem;
+  const std::int64_t h = problem.dilation_h, w = problem.dilation_w;
+  result.N *= h * w;
+  result.H = divide_up(problem.H, h);
+  result.OH = divide_up(problem.OH, h);
+  result.W = divide_up(problem.W, w);
+  result.OW = divide_up(problem.OW, w);
+  result.pad_h /= h;
+  result.pad_w /= w;
+  result.dilation_h = result.dilation_w = 1;
+  return result;
+}
+
+/// The rows or columns of a phase of an axis.
+std::int64_t count_of(std::int64_t size, std::int64_t phase, std::int64_t dilation) {
+  return size <= phase ? 0 : divide_up(size - phase, dilation);
+}
+
 /// The forward pass, and the gradient of x, flipped: blocks of tiles through all channels, panel of outputs by panel.
 /// The team transforms the weights first. If the tiles of all images form one block, and there are panels for most
 /// threads, each thread transforms its own weights, some channels at a time, which then stay in its cache.
@@ -34,7 +54,8 @@ class Winograd : public Plan<T> {
  public:
   Winograd(const Problem& problem, const Arrays<T>& arrays)
       : strided_(problem),
-        problem_(space_to_depth(flipped(problem))),
+        whole_(flipped(problem)),
+        problem_(undilated(space_to_depth(whole_))),
         arrays_(arrays),
         flipped_(problem.pass == Pass::grad_x),
         kernels_(winograd_kernels<T>(problem_.KH)) {
@@ -216,8 +237,12 @@ class Winograd : public Plan<T> {
                  if (strided_.strided()) {
                    in.fill_space_to_depth(arrays_.in, n, strided_);
                  } else {
-                   const std::int64_t at = n * problem_.plane() * problem_.x_pitch + group * C;
-                   in.fill({arrays_.in + at, arrays_.mask_at(at), problem_.x_pitch, C, problem_.H, problem_.W});
+                   const Phase phase = phase_of(n);
+                   const std::int64_t pitch = whole_.x_pitch, pixel = (phase.image * whole_.H + phase.h) * whole_.W;
+                   const std::int64_t at = (pixel + phase.w) * pitch + group * C;
+                   in.fill({arrays_.in + at, arrays_.mask_at(at), whole_.dilation_w * pitch,
+                            whole_.dilation_h * whole_.W * pitch, C, count_of(whole_.H, phase.h, whole_.dilation_h),
+                            count_of(whole_.W, phase.w, whole_.dilation_w)});
                  }
                  for (std::int64_t i = 0; i < rows; ++i)
                    kernels_->input({.out = {scratch + (tile + i * tile_columns_) * channels_, size * frequency_,
@@ -274,12 +299,18 @@ class Winograd : public Plan<T> {
   /// a copy.
   bool store(std::int64_t image, std::int64_t row, std::int64_t channel, std::int64_t channels, const T* products,
              const T* bias, T* outputs) const {
-    const std::int64_t m = kernels_->outputs, size = kernels_->size(), pixel = problem_.y_pitch;
+    const std::int64_t m = kernels_->outputs, size = kernels_->size();
     const std::int64_t width = gemm_kernels<T>().panel_width, lanes = gemm_kernels<T>().lanes;
-    const std::int64_t rows = std::min(m, problem_.OH - row * m);
-    const std::int64_t whole = rows == m && channels % lanes == 0 ? problem_.OW / m : 0;
-    T* const y = arrays_.out + (image * problem_.OH + row * m) * problem_.OW * pixel + channel;
-    Transform<T> work{.out = {y, problem_.OW * pixel, pixel, m * pixel},
+    const Phase phase = phase_of(image);
+    const std::int64_t dilation = whole_.dilation_h, pixel = whole_.dilation_w * whole_.y_pitch;
+    const std::int64_t below = dilation * whole_.OW * whole_.y_pitch;
+    const std::int64_t OH = count_of(whole_.OH, phase.h, dilation);
+    const std::int64_t OW = count_of(whole_.OW, phase.w, whole_.dilation_w);
+    const std::int64_t rows = std::clamp<std::int64_t>(OH - row * m, 0, m);
+    const std::int64_t whole = rows == m && channels % lanes == 0 ? OW / m : 0;
+    const std::int64_t corner = (phase.image * whole_.OH + phase.h + dilation * row * m) * whole_.OW + phase.w;
+    T* const y = arrays_.out + corner * whole_.y_pitch + channel;
+    Transform<T> work{.out = {y, below, pixel, m * pixel},
                       .in = {products, size * product_frequency_, product_frequency_, width},
                       .count = whole,
                       .channels = round_up(channels, lanes),
@@ -294,13 +325,23 @@ class Winograd : public Plan<T> {
     work.count = tile_columns_ - whole;
     finite &= kernels_->output(work);
     for (std::int64_t i = 0; i < rows; ++i)
-      for (std::int64_t j = 0; j < problem_.OW - whole * m; ++j)
-        std::copy_n(outputs + (i * columns + j) * width, channels, y + (i * problem_.OW + whole * m + j) * pixel);
+      for (std::int64_t j = 0; j < OW - whole * m; ++j)
+        std::copy_n(outputs + (i * columns + j) * width, channels, y + i * below + (whole * m + j) * pixel);
     return finite;
   }
 
+  /// What image n of `problem_` is.
+  struct Phase {
+    std::int64_t image, h, w;
+  };
+  Phase phase_of(std::int64_t n) const {
+    const std::int64_t h = whole_.dilation_h, w = whole_.dilation_w;
+    return {n / (h * w), n / w % h, n % w};
+  }
+
   Problem strided_;  ///< may have a stride
-  Problem problem_;  ///< after space-to-depth, or flipped
+  Problem whole_;    ///< may be flipped
+  Problem problem_;  ///< and after space-to-depth, or without its dilation
   Arrays<T> arrays_;
   bool flipped_;
   const WinogradKernels<T>* kernels_;
@@ -334,19 +375,22 @@ double cycles_of(const Problem& problem) {
 template <class T>
 bool winograd_fits(const Problem& problem) {
   if (problem.layout != Layout::channels_last || problem.pass == Pass::grad_bias) return false;
-  const Problem once = space_to_depth(problem);
+  const bool dilated = problem.dilation_h > 1 || problem.dilation_w > 1;
+  if (dilated && (problem.strided() || problem.pass == Pass::grad_weight || problem.pad_h % problem.dilation_h != 0 ||
+                  problem.pad_w % problem.dilation_w != 0))
+    return false;
+  const Problem once = undilated(space_to_depth(problem));
   if (problem.strided() && (problem.pass == Pass::grad_x || problem.stride_h != problem.stride_w ||
                             problem.groups != 1 || once.C > most_space_to_depth_channels))
     return false;
-  return once.KH == once.KW && once.dilation_h == 1 && once.dilation_w == 1 && once.pad_h < once.KH &&
-         once.pad_w < once.KW && once.C >= least_channels && once.O >= least_channels &&
-         winograd_kernels<T>(once.KH) != nullptr;
+  return once.KH == once.KW && once.pad_h < once.KH && once.pad_w < once.KW && once.C >= least_channels &&
+         once.O >= least_channels && winograd_kernels<T>(once.KH) != nullptr;
 }
 
 template <class T>
 double winograd_cycles(const Problem& problem) {
   if (problem.pass == Pass::grad_weight) return grad_weight_cycles<T>(space_to_depth(problem));
-  return cycles_of<T>(space_to_depth(flipped(problem)));
+  return cycles_of<T>(undilated(space_to_depth(flipped(problem))));
 }
 
 template <class T>

@@ -29,12 +29,13 @@ void for_pieces(std::int64_t first, std::int64_t last, std::int64_t tile_rows, s
   }
 }
 
-/// Some channels of one image [H, W, pitch]: element c of a position is `pitch` elements from that of the next one.
+/// Some channels of one image [H, W]: element c of a position is `pitch` elements from that of the next one, and `row`
+/// elements from that of the one below.
 template <class T>
 struct Pixels {
   const T* data = nullptr;
   const T* mask = nullptr;  ///< as in Arrays
-  std::int64_t pitch = 0, channels = 0, H = 0, W = 0;
+  std::int64_t pitch = 0, row = 0, channels = 0, H = 0, W = 0;
 };
 
 /// A part of an image in scratch memory, [rows, width, stride]: its row 0 is row `first_row` of the image and its
@@ -62,7 +63,7 @@ struct Window {
         continue;
       }
       std::fill_n(to, begin * stride, T{0});
-      const std::int64_t at = (h * from.W + first_column + begin) * from.pitch;
+      const std::int64_t at = h * from.row + (first_column + begin) * from.pitch;
       row_kernels<T>().copy(to + begin * stride, stride, from.data + at,
                             from.mask == nullptr ? nullptr : from.mask + at, from.pitch, end - begin, from.channels);
       std::fill_n(to + end * stride, (width - end) * stride, T{0});

@@ -144,7 +144,8 @@ class WinogradGradWeight : public Plan<T> {
             in.fill_space_to_depth(arrays_.in, n, strided_);
           } else {
             const std::int64_t from = n * problem_.plane() * problem_.x_pitch + part.group * problem_.C + part.channel;
-            in.fill({arrays_.in + from, nullptr, problem_.x_pitch, part.channels, problem_.H, problem_.W});
+            in.fill({arrays_.in + from, nullptr, problem_.x_pitch, problem_.W * problem_.x_pitch, part.channels,
+                     problem_.H, problem_.W});
           }
           for (std::int64_t i = 0; i < rows; ++i)
             kernels_->input({.out = {scratch + (tile + i * tile_columns_) * channels_, size * input_frequency_,
@@ -155,7 +156,8 @@ class WinogradGradWeight : public Plan<T> {
 
           const std::int64_t at = n * problem_.positions() * problem_.y_pitch + part.group * problem_.O + part.output;
           const Window<T> g{window, row * m, 0, rows * m, tile_columns_ * m, outputs};
-          g.fill({arrays_.g + at, arrays_.mask_at(at), problem_.y_pitch, part.outputs, problem_.OH, problem_.OW});
+          g.fill({arrays_.g + at, arrays_.mask_at(at), problem_.y_pitch, problem_.OW * problem_.y_pitch, part.outputs,
+                  problem_.OH, problem_.OW});
           if (arrays_.grad_bias != nullptr && part.channel == 0)
             for (std::int64_t i = 0; i < rows; ++i) {  // in an order that does not depend on the cut
               sum_kernels<T>().column_sums(bias + outputs_, window + i * m * g.width * outputs, outputs, m * g.width,
