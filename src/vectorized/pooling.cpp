@@ -201,6 +201,10 @@ void avg_pool2d_backward(Context& context, T* grad_in, const T* grad_out, const 
 
 template <class T>
 void adaptive_avg_pool2d(Context& context, T* out, const T* in, const AdaptivePool2d& p) {
+  if (p.channels > 1 && p.OH * p.OW == 1 && p.H * p.W > 0) {  // a mean, which a team shares
+    static const kernels::Reduction<T> reduction = vectorized::reduction<T>();
+    return reduction.mean(context, out, in, {p.planes / p.channels, p.H * p.W, p.channels});
+  }
   if (p.channels > 1) return row_pooling<T>().adaptive(context, out, in, p);
   const double cost =
       10 + streamed * static_cast<double>(p.H * p.W) / static_cast<double>(std::max<std::int64_t>(1, p.OH));

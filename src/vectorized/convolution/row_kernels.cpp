@@ -14,6 +14,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tern::vectorized::convolution::HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
+using vectorized::HWY_NAMESPACE::has_masked_memory;
 using vectorized::HWY_NAMESPACE::load_first;
 using vectorized::HWY_NAMESPACE::store_first;
 
@@ -144,6 +145,16 @@ void gather_inside(T* out, std::int64_t out_row, const T* image, const Problem& 
   const std::int64_t top = position / problem.OW * problem.stride_h - problem.pad_h + first_row * problem.dilation_h;
   const std::int64_t left = position % problem.OW * problem.stride_w - problem.pad_w;
   const T* from = image + (top * problem.W + left) * problem.C;
+  if constexpr (has_masked_memory && sizeof(T) >= 4) {  // short lines: one vector
+    const hn::ScalableTag<T> d;
+    if (line <= static_cast<std::int64_t>(hn::Lanes(d))) {
+      const auto some = hn::FirstN(d, static_cast<std::size_t>(line));
+      for (std::int64_t p = 0; p < count; ++p, out += out_row, from += step)
+        for (std::int64_t row = 0; row < last_row - first_row; ++row)
+          hn::BlendedStore(hn::MaskedLoad(some, d, from + row * down), some, d, out + row * line);
+      return;
+    }
+  }
   for (std::int64_t p = 0; p < count; ++p, out += out_row, from += step)
     for (std::int64_t row = 0; row < last_row - first_row; ++row) copy_run(out + row * line, from + row * down, line);
 }
