@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <random>
 
 namespace tern::benchmarks {
 
@@ -30,16 +31,24 @@ class Fit {
       : on_(on), costs_(costs), member_(member), samples_(samples) {
     for (const Number& number : member.numbers(costs))
       (number.candidates.empty() ? varied_ : chosen_).push_back(number);
-    for (const Number& number : varied_) *number.at = std::max(*number.at, least);
+    for (const Number& number : varied_) {
+      *number.at = std::max(*number.at, least);
+      start_.push_back(*number.at);
+    }
     residuals_ = residuals();
   }
 
   void run() {
+    const std::vector<float> before = values();
+    const double objective_before = objective();
     for (int round = 0; round < 3; ++round) {
       descend();
       choose();
     }
     descend();
+    if (objective() > objective_before) set(before);
+    refine();
+    residuals_ = residuals();
     for (const Number& number : varied_)
       if (*number.at <= least * 1.5f) *number.at = 0;
   }
@@ -67,8 +76,66 @@ class Fit {
         all.push_back(std::sqrt(sample->best() / cut.time) *
                       std::log(std::max(guesses[static_cast<std::size_t>(cut.cut)], least) / cut.time));
     }
+    // What the times say nothing about stays as it was.
+    for (std::size_t i = 0; i < varied_.size(); ++i) all.push_back(0.05 * moved(i));
     return all;
   }
+
+  std::vector<float> values() const {
+    std::vector<float> all;
+    for (const std::vector<Number>* const numbers : {&varied_, &chosen_})
+      for (const Number& number : *numbers) all.push_back(*number.at);
+    return all;
+  }
+  void set(const std::vector<float>& to) {
+    std::size_t i = 0;
+    for (const std::vector<Number>* const numbers : {&varied_, &chosen_})
+      for (const Number& number : *numbers) *number.at = to[i++];
+  }
+
+  // What counts in the end: the mean of what the chosen cuts cost, and a little of the error. A cut that was not timed
+  // counts as a bad one.
+  double objective() const {
+    constexpr double untimed = 1.3, of_error = 0.3, of_moves = 3e-4;
+    double sum = 0, squares = 0, weights = 0, moves = 0;
+    for (std::size_t i = 0; i < varied_.size(); ++i) moves += moved(i) * moved(i);
+    for (const Sample* const sample : samples_) {
+      const auto guesses = member_.guesses(on_, costs_, member_.cases[static_cast<std::size_t>(sample->number)]);
+      const auto chosen = static_cast<int>(std::min_element(guesses.begin(), guesses.end()) - guesses.begin());
+      double regret = untimed;
+      for (const Timed& cut : sample->cuts) {
+        if (cut.cut == chosen) regret = cut.time / sample->best();
+        const double error = std::log(std::max(guesses[static_cast<std::size_t>(cut.cut)], least) / cut.time);
+        squares += sample->best() / cut.time * error * error;
+        weights += sample->best() / cut.time;
+      }
+      sum += regret;
+    }
+    return sum / static_cast<double>(samples_.size()) + of_error * squares / weights + of_moves * moves;
+  }
+
+  // Random steps of a few numbers that make the choices better, smaller ones later.
+  void refine() {
+    constexpr int turns = 3000;
+    std::minstd_rand random(1);
+    std::vector<float> best = values();
+    double least_objective = objective();
+    for (int turn = 0; turn < turns; ++turn) {
+      const float size = turn < turns / 2 ? 0.3f : 0.1f;
+      std::normal_distribution<float> step(0, size);
+      for (const Number& number : varied_)
+        if (random() % 6 == 0) *number.at = std::clamp(*number.at * std::exp(step(random)), least, most);
+      const double now = objective();
+      if (now < least_objective) {
+        least_objective = now;
+        best = values();
+      } else {
+        set(best);
+      }
+    }
+  }
+
+  double moved(std::size_t i) const { return std::log(*varied_[i].at / start_[i]); }
 
   void descend() {
     const std::size_t count = varied_.size();
@@ -157,6 +224,7 @@ class Fit {
   const Member& member_;
   const std::vector<const Sample*>& samples_;
   std::vector<Number> varied_, chosen_;
+  std::vector<float> start_;  // of those that are varied
   std::vector<double> residuals_;
 };
 

@@ -75,7 +75,7 @@ class Measurement {
     Sample sample{.member = member_number, .number = case_number, .cuts = {}};
     for (const int cut :
          cuts_to_time(member.guesses(times_.figures, one, of), member.guesses(times_.figures, two, of))) {
-      const float time = time_of(member, of, cut);
+      const float time = time_of(of, cut);
       if (time > 0) sample.cuts.push_back({cut, time});
     }
     if (!sample.cuts.empty()) times_.samples.push_back(std::move(sample));
@@ -83,10 +83,9 @@ class Measurement {
 
  private:
   // Of a cut, whose number is that of the member's search; 0 if it cannot run.
-  float time_of(const Member& member, const Case& of, int cut) {
+  float time_of(const Case& of, int cut) {
     cuda::tuning::Watch watch;
-    // In TF32 the search for slices tries both kinds of factors in turn, doubles first.
-    watch.forget(member.slices && member.rounded && cuda::card().doubles ? 2 * cut + 1 : cut);
+    watch.forget(cut);
     other = false;
     try {
       const float time = cuda::microseconds(

@@ -114,7 +114,8 @@ std::vector<float> Member::guesses(const Figures& on, const Costs& costs, const 
   Watch watch;
   const auto& [m, n, k, _a, _b, _c] = of.sizes;
   const cuda::products::Sizes product{.m = m, .n = n, .k = k, .rounded = rounded};
-  const cuda::products::SlicesAllowed all{.first = 0, .end = 8, .doubles = !rounded, .tf32 = rounded};
+  // As the mode searches: doubles where the card has cores for them, in TF32 both.
+  const cuda::products::SlicesAllowed all{.first = 0, .end = 8, .doubles = !rounded || on.doubles > 2, .tf32 = rounded};
   const Tiles& forward = rounded ? costs.rounded_tiles : costs.strict_tiles;
   const Tiles& backward = rounded ? costs.rounded_backward_tiles : costs.strict_tiles;
   switch (of.slot) {

@@ -136,7 +136,7 @@ std::string block(const Block& of) {
 template <std::size_t Count, class Name>
 std::string blocks(const Block (&of)[Count], const Name& name) {
   std::string all = "{";
-  for (std::size_t i = 0; i < Count; ++i) all += block(of[i]) + (i + 1 < Count ? "," : "}") + "  // " + name(i) + '\n';
+  for (std::size_t i = 0; i < Count; ++i) all += block(of[i]) + (i + 1 < Count ? "," : "},") + "  // " + name(i) + '\n';
   return all;
 }
 
@@ -145,17 +145,17 @@ std::string name(const SliceSize& size) { return message(size.rows, 'x', size.al
 std::string of_tiles(const Tiles& of) {
   return message(
       "{.of = ", blocks(of.of, [](std::size_t i) { return message(tile_sizes[i].rows, 'x', tile_sizes[i].columns); }),
-      ", .split = ", text(of.split), ", .part = ", text(of.part), ", .reached = ", list(of.reached, 4), '}');
+      ".split = ", text(of.split), ", .part = ", text(of.part), ", .reached = ", list(of.reached, 4), '}');
 }
 std::string of_slices(const Slices& of) {
   return message("{.of = ", blocks(of.of, [](std::size_t i) { return name(forward_sizes[i]); }),
-                 ", .resident = ", list(of.resident, forward_slices), ", .exposed = ", text(of.exposed),
+                 ".resident = ", list(of.resident, forward_slices), ", .exposed = ", text(of.exposed),
                  ", .again = ", text(of.again), '}');
 }
 std::string of_pairs(const SlicePairs& of) {
   return message("{.weight = ", blocks(of.weight, [](std::size_t i) { return name(weight_sizes[i]); }),
-                 ", .data = ", blocks(of.data, [](std::size_t i) { return name(data_sizes[i]); }),
-                 ", .resident = ", list(of.resident, backward_slices), ", .exposed = ", text(of.exposed),
+                 ".data = ", blocks(of.data, [](std::size_t i) { return name(data_sizes[i]); }),
+                 ".resident = ", list(of.resident, backward_slices), ", .exposed = ", text(of.exposed),
                  ", .again = ", text(of.again), '}');
 }
 

@@ -26,6 +26,7 @@ const OfCard& of_card() {
     of.figures.shared_per_block = used.shared_per_block;
     of.figures.clusters = used.overlap;
     of.figures.clock = used.clock;
+    if (!used.doubles) of.figures.doubles = 2;
     of.plain = plain_costs(of.figures);
   });
   return of;

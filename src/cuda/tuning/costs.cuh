@@ -100,7 +100,7 @@ struct Figures {
   bool clusters = false;                     ///< whether blocks may share a sum
   float clock = 1000;                        ///< cycles per microsecond
   float multiply_adds = 64;                  ///< float32, per cycle and multiprocessor
-  float doubles = 2;                         ///< the same of doubles, by tensor cores where it has such
+  float doubles = 2;                         ///< the same of doubles; above 2: by tensor cores, which kernels use
   float tf32 = 64;                           ///< the same of TF32
   float bytes = 64;                          ///< that reach a multiprocessor from the cache of the card per cycle
 };

@@ -35,19 +35,18 @@ class Rates {
 
 constexpr float thousand = 1000;
 
-// A stage of a tile is loaded while the one before is multiplied; a block alone waits for each. Tiles reach two fifths
-// of the rate of multiply-adds.
+// A stage of a tile is loaded while the one before is multiplied; a block alone waits for each.
 Tiles tiles_of(const Figures& on, bool rounded) {
   const Rates rates(on, rounded);
-  Tiles costs{.of = {}, .split = 1.5f, .part = 0.08f, .reached = {1, 0.97f, 0.97f, 0.97f}};
+  Tiles costs{.of = {}, .split = 1.7f, .part = 0.08f, .reached = {1, 0.9f, 0.9f, 0.9f}};
   for (int i = 0; i < tiles; ++i) {
     const TileSize& size = tile_sizes[i];
     const auto outputs = static_cast<float>(size.rows * size.columns),
                lines = static_cast<float>(size.rows + size.columns);
-    const float busy = rates.tile_sums(outputs * thousand) * 2.5f + rates.copied(lines * thousand);
+    const float busy = rates.tile_sums(outputs * thousand) + rates.copied(lines * thousand) / 2;
     const float stages = thousand / static_cast<float>(size.depth);
-    costs.of[i] = {busy, rates.latency() * 8 / static_cast<float>(size.resident),
-                   busy * 1.6f + stages * rates.latency() * 0.6f, rates.latency()};
+    costs.of[i] = {busy, rates.latency() * 8 / static_cast<float>(size.resident), busy * 3 + stages * rates.latency(),
+                   rates.latency() * 0.6f};
   }
   return costs;
 }
@@ -57,8 +56,9 @@ Block block_of(const Rates& rates, const SliceSize& size) {
   const auto lines = static_cast<float>(size.rows + size.columns), warps = static_cast<float>(size.warps);
   // Slices that a warp adds one after the other, all that are in flight at once.
   const float turns = thousand / 16 / warps / static_cast<float>(size.slices);
-  return {rates.sums(outputs * beside * thousand) + rates.copied(lines * beside * thousand) / 2, rates.latency() * 2,
-          turns * rates.latency() + rates.sums(outputs * thousand) * 4 / warps, rates.latency() * 3};
+  const float sums = rates.sums(outputs * thousand), copied = rates.copied(lines * thousand);
+  return {(sums + copied) * beside * 0.3f, rates.latency() * 1.7f,
+          turns * rates.latency() * 0.9f + sums * 5.5f / warps + copied * 0.2f, rates.latency() * 7};
 }
 
 // Threads of a block, and what they leave to another.
@@ -76,7 +76,7 @@ Slices slices_of(const Figures& on, bool rounded) {
 
 SlicePairs pairs_of(const Figures& on, bool rounded) {
   const Rates rates(on, rounded);
-  SlicePairs costs{.weight = {}, .data = {}, .resident = {}, .exposed = 0.33f, .again = 0.06f};
+  SlicePairs costs{.weight = {}, .data = {}, .resident = {}, .exposed = 0.2f, .again = 0.1f};
   for (int i = 0; i < backward_slices; ++i) {
     costs.weight[i] = block_of(rates, weight_sizes[i]);
     costs.data[i] = block_of(rates, data_sizes[i]);
@@ -86,54 +86,54 @@ SlicePairs pairs_of(const Figures& on, bool rounded) {
 }
 
 // Counts: costs.cuh. A pack is four floats; a slice 32 rows by 16 k; a column 8 of the output's.
-Cut<ForwardColumns> forward_of(const Rates& rates, bool rounded) {
+Cut<ForwardColumns> forward_of(const Rates& rates) {
   const float slice = 32 * 16, column = 32 * 8;
-  return {.work = {.once = rates.latency(),
-                   .packs = rates.copied(4 * thousand) * 4,
-                   .slices = rates.shared(slice * 100),
+  return {.work = {.once = rates.latency() * 0.7f,
+                   .packs = rates.copied(4 * thousand) * 7,
+                   .slices = rates.shared(slice * 100) * 1.4f,
                    .columns = rates.sums(slice * 8 * 100),
-                   .splits = rates.shared(column * 100) * 3,
+                   .splits = rates.shared(column * 100) * 2,
                    .tiles = rates.copied(column * 100) * 3},
-          .wait = {.once = rates.latency() * 2,
+          .wait = {.once = rates.latency() * 2.7f,
                    .packs = rates.copied(4 * thousand) * 8,
-                   .slices = rates.latency() * 3,
+                   .slices = rates.latency() * 3.5f,
                    .columns = rates.sums(slice * 8),
-                   .splits = rates.latency(),
-                   .tiles = rates.latency() * 8},
-          .exposed = rounded ? 1.0f : 0.1f};
+                   .splits = rates.latency() * 1.2f,
+                   .tiles = rates.latency() * 6.5f},
+          .exposed = 0.6f};
 }
 
 Cut<GradWeightColumns> grad_weight_of(const Rates& rates, bool rounded) {
   const float slice = 32 * 16, column = 32 * 8;
   return {.work = {.once = 0,
-                   .packs = rates.copied(4 * thousand) * 4,
+                   .packs = rates.copied(4 * thousand) * 4.5f,
                    .slices = rates.shared(slice * 100) / 4,
-                   .columns = rates.sums(slice * 8 * 100),
+                   .columns = rates.sums(slice * 8 * 100) * 1.3f,
                    .splits = rates.shared(column * 100) * 3,
-                   .tiles = rates.copied(column * 100) * 6},
+                   .tiles = rates.copied(column * 100) * 5},
           .wait = {.once = rates.latency() * 2,
-                   .packs = rates.copied(4 * thousand) * 8,
-                   .slices = rates.latency() * 6,
+                   .packs = rates.copied(4 * thousand) * 16,
+                   .slices = rates.latency() * 7,
                    .columns = rates.latency(),
-                   .splits = rates.latency() * 2,
-                   .tiles = rates.latency() * 2,
+                   .splits = rates.latency() * 1.6f,
+                   .tiles = rates.latency() * 2.3f,
                    .rounds = 0},
-          .exposed = rounded ? 0.5f : 0.1f};
+          .exposed = rounded ? 0.45f : 0.1f};
 }
 
 Cut<GradXColumns> grad_x_of(const Rates& rates, bool rounded) {
   const float product = 16 * 8 * 8;
   return {.work = {.once = rates.latency(),
                    .weights = rates.copied(thousand) / 2,
-                   .elements = rates.copied(thousand) * 2,
-                   .products = rates.sums(product * thousand),
+                   .elements = rates.copied(thousand) * 1.3f,
+                   .products = rates.sums(product * thousand) * 2.8f,
                    .sums = rates.shared(8 * thousand) * 4},
           .wait = {.once = rates.latency() * 7,
-                   .weights = rates.copied(thousand) * 16,
-                   .elements = rates.copied(thousand) * 24,
+                   .weights = rates.copied(thousand) * 30,
+                   .elements = rates.copied(thousand) * 30,
                    .products = rates.sums(product * thousand) / 4,
                    .sums = rates.shared(8 * 100) * 16},
-          .exposed = rounded ? 0.5f : 0.25f};
+          .exposed = rounded ? 0.3f : 0.4f};
 }
 
 }  // namespace
@@ -147,8 +147,8 @@ Costs plain_costs(const Figures& on) {
           .rounded_slices = slices_of(on, true),
           .strict_pairs = pairs_of(on, false),
           .rounded_pairs = pairs_of(on, true),
-          .strict_forward = forward_of(strict, false),
-          .rounded_forward = forward_of(rounded, true),
+          .strict_forward = forward_of(strict),
+          .rounded_forward = forward_of(rounded),
           .strict_grad_weight = grad_weight_of(strict, false),
           .rounded_grad_weight = grad_weight_of(rounded, true),
           .strict_grad_x = grad_x_of(strict, false),
