@@ -64,177 +64,138 @@ HWY_INLINE void for_tiles(const StepPart& part, const Tile& tile) {
   for (; row < part.end; ++row) tile.template run<1>(row);
 }
 
-struct LstmTile {
-  const LstmStep& step;
-  const float* panel;
-  const StepPart& part;
-
-  template <int rows>
-  HWY_INLINE void run(std::int64_t row) const {
-    const D d;
-    const std::int64_t width = part.width, n = part.count;
-    V sums[rows][4];
-    for (int r = 0; r < rows; ++r)
-      for (int g = 0; g < 4; ++g)
-        sums[r][g] = hn::Add(some_or_zero(step.entered, (4 * (row + r) + g) * width + part.first, n),
-                             some_or_zero(step.bias, g * width + part.first, n));
-    if (step.hidden != nullptr) accumulate(sums, step.hidden + row * width, width, panel, width);
-    for (int r = 0; r < rows; ++r) {
-      const std::int64_t at = (row + r) * width + part.first;
-      const V in = sigmoid(d, sums[r][0]), kept = sigmoid(d, sums[r][1]), candidate = tanh(d, sums[r][2]);
-      const V out = sigmoid(d, sums[r][3]);
-      const V cell = hn::MulAdd(kept, some_or_zero(step.cell, at, n), hn::Mul(in, candidate));
-      store_columns(cell, d, step.cell_out + at, n);
-      store_columns(hn::Mul(out, tanh(d, cell)), d, step.y + at, n);
-      if (step.gates == nullptr) continue;
-      store_columns(cell, d, step.cells + at, n);
-      float* const gates = step.gates + 4 * (row + r) * width + part.first;
-      store_columns(in, d, gates, n);
-      store_columns(kept, d, gates + width, n);
-      store_columns(candidate, d, gates + 2 * width, n);
-      store_columns(out, d, gates + 3 * width, n);
-    }
+/// The four numbers of each unit that backward needs, if it does.
+HWY_INLINE void keep(float* gates, std::int64_t row, const StepPart& part, V first, V second, V third, V fourth) {
+  if (gates == nullptr) return;
+  float* to = gates + 4 * row * part.width + part.first;
+  for (const V& value : {first, second, third, fourth}) {
+    store_columns(value, D{}, to, part.count);
+    to += part.width;
   }
-};
-
-struct GruTile {
-  const GruStep& step;
-  const float* panel;
-  const StepPart& part;
-
-  template <int rows>
-  HWY_INLINE void run(std::int64_t row) const {
-    const D d;
-    const std::int64_t width = part.width, n = part.count;
-    V sums[rows][3];
-    for (int r = 0; r < rows; ++r)
-      for (int g = 0; g < 3; ++g) {
-        sums[r][g] = some_or_zero(step.bias, g * width + part.first, n);
-        if (g < 2)
-          sums[r][g] = hn::Add(load_columns(d, step.entered + (3 * (row + r) + g) * width + part.first, n), sums[r][g]);
-      }
-    if (step.hidden != nullptr) accumulate(sums, step.hidden + row * width, width, panel, width);
-    for (int r = 0; r < rows; ++r) {
-      const std::int64_t at = (row + r) * width + part.first;
-      const V reset = sigmoid(d, sums[r][0]), update = sigmoid(d, sums[r][1]);
-      const V entered = load_columns(d, step.entered + (3 * (row + r) + 2) * width + part.first, n);
-      const V candidate = tanh(d, hn::MulAdd(reset, sums[r][2], entered));
-      const V change = hn::Sub(some_or_zero(step.hidden, at, n), candidate);
-      store_columns(hn::MulAdd(update, change, candidate), d, step.y + at, n);
-      if (step.gates == nullptr) continue;
-      float* const gates = step.gates + 4 * (row + r) * width + part.first;
-      store_columns(reset, d, gates, n);
-      store_columns(update, d, gates + width, n);
-      store_columns(candidate, d, gates + 2 * width, n);
-      store_columns(sums[r][2], d, gates + 3 * width, n);
-    }
-  }
-};
-
-/// Sums of a backward tile: what the step behind gives the states of this one.
-template <int rows>
-HWY_INLINE void back_sums(V (&sums)[rows][vectors], const float* later, std::int64_t gates, std::int64_t row,
-                          const float* panel, const StepPart& part) {
-  for (int r = 0; r < rows; ++r)
-    for (int v = 0; v < vectors; ++v) sums[r][v] = hn::Zero(D{});
-  if (later != nullptr)
-    accumulate(sums, later + row * gates * part.width, gates * part.width, panel, gates * part.width);
 }
 
-struct LstmBackTile {
-  const LstmBackStep& step;
+// ---- forward: what a sum begins with, and the step of a row's units from their sums ----
+
+HWY_INLINE V begin_sum(const LstmStep& step, int gate, std::int64_t row, const StepPart& part) {
+  return hn::Add(some_or_zero(step.entered, (4 * row + gate) * part.width + part.first, part.count),
+                 some_or_zero(step.bias, gate * part.width + part.first, part.count));
+}
+HWY_INLINE void finish(const LstmStep& step, std::int64_t row, const StepPart& part, const V (&sums)[4]) {
+  const D d;
+  const std::int64_t at = row * part.width + part.first, n = part.count;
+  const V in = sigmoid(d, sums[0]), kept = sigmoid(d, sums[1]), candidate = tanh(d, sums[2]);
+  const V out = sigmoid(d, sums[3]);
+  const V cell = hn::MulAdd(kept, some_or_zero(step.cell, at, n), hn::Mul(in, candidate));
+  store_columns(cell, d, step.cell_out + at, n);
+  store_columns(hn::Mul(out, tanh(d, cell)), d, step.y + at, n);
+  if (step.gates != nullptr) store_columns(cell, d, step.cells + at, n);
+  keep(step.gates, row, part, in, kept, candidate, out);
+}
+
+HWY_INLINE V begin_sum(const GruStep& step, int gate, std::int64_t row, const StepPart& part) {
+  const V bias = some_or_zero(step.bias, gate * part.width + part.first, part.count);
+  if (gate == 2) return bias;  // the candidate's sum is multiplied before what entered is added
+  return hn::Add(load_columns(D{}, step.entered + (3 * row + gate) * part.width + part.first, part.count), bias);
+}
+HWY_INLINE void finish(const GruStep& step, std::int64_t row, const StepPart& part, const V (&sums)[3]) {
+  const D d;
+  const std::int64_t at = row * part.width + part.first, n = part.count;
+  const V reset = sigmoid(d, sums[0]), update = sigmoid(d, sums[1]);
+  const V entered = load_columns(d, step.entered + (3 * row + 2) * part.width + part.first, n);
+  const V candidate = tanh(d, hn::MulAdd(reset, sums[2], entered));
+  const V change = hn::Sub(some_or_zero(step.hidden, at, n), candidate);
+  store_columns(hn::MulAdd(update, change, candidate), d, step.y + at, n);
+  keep(step.gates, row, part, reset, update, candidate, sums[2]);
+}
+
+template <int gates, class Step>
+struct ForwardTile {
+  const Step& step;
   const float* panel;
   const StepPart& part;
 
   template <int rows>
   HWY_INLINE void run(std::int64_t row) const {
-    const D d;
-    const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-    const std::int64_t width = part.width;
-    V sums[rows][vectors];
-    back_sums(sums, step.later, 4, row, panel, part);
+    V sums[rows][gates];
     for (int r = 0; r < rows; ++r)
-      for (int v = 0; v < vectors; ++v) {
-        const std::int64_t n = part.count - v * lanes;
-        if (n <= 0) break;
-        const std::int64_t at = (row + r) * width + part.first + v * lanes;
-        const float* const gates = step.gates + at + 3 * (row + r) * width;
-        float* const to = step.grad_sums + at + 3 * (row + r) * width;
-        const V in = load_columns(d, gates, n), kept = load_columns(d, gates + width, n);
-        const V candidate = load_columns(d, gates + 2 * width, n), out = load_columns(d, gates + 3 * width, n);
-        const V grad = hn::Add(load_columns(d, step.grad_y + at, n), sums[r][v]);
-        const V shown = tanh(d, load_columns(d, step.cells + at, n));
-        const V carried = step.first_carry ? hn::Zero(d) : load_columns(d, step.carry + at, n);
-        const V cell = hn::MulAdd(hn::Mul(grad, out), tanh_slope(shown), carried);
-        store_columns(hn::Mul(hn::Mul(cell, candidate), sigmoid_slope(in)), d, to, n);
-        store_columns(hn::Mul(hn::Mul(cell, some_or_zero(step.cell_before, at, n)), sigmoid_slope(kept)), d, to + width,
-                      n);
-        store_columns(hn::Mul(hn::Mul(cell, in), tanh_slope(candidate)), d, to + 2 * width, n);
-        store_columns(hn::Mul(hn::Mul(grad, shown), sigmoid_slope(out)), d, to + 3 * width, n);
-        store_columns(hn::Mul(cell, kept), d, step.carry + at, n);
-      }
+      for (int g = 0; g < gates; ++g) sums[r][g] = begin_sum(step, g, row + r, part);
+    if (step.hidden != nullptr) accumulate(sums, step.hidden + row * part.width, part.width, panel, part.width);
+    for (int r = 0; r < rows; ++r) finish(step, row + r, part, sums[r]);
   }
 };
 
-struct GruBackTile {
-  const GruBackStep& step;
-  const float* panel;
-  const StepPart& part;
+// ---- backward: the gradients of n units of a row, the first at `at`, whose states get `sum` from the step behind ----
 
-  template <int rows>
-  HWY_INLINE void run(std::int64_t row) const {
-    const D d;
-    const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-    const std::int64_t width = part.width;
-    const V one = hn::Set(d, 1.0F);
-    V sums[rows][vectors];
-    back_sums(sums, step.later, 3, row, panel, part);
-    for (int r = 0; r < rows; ++r)
-      for (int v = 0; v < vectors; ++v) {
-        const std::int64_t n = part.count - v * lanes;
-        if (n <= 0) break;
-        const std::int64_t at = (row + r) * width + part.first + v * lanes;
-        const float* const gates = step.gates + at + 3 * (row + r) * width;
-        const std::int64_t to = at + 2 * (row + r) * width;
-        const V reset = load_columns(d, gates, n), update = load_columns(d, gates + width, n);
-        const V candidate = load_columns(d, gates + 2 * width, n), past = load_columns(d, gates + 3 * width, n);
-        V grad = hn::Add(load_columns(d, step.grad_y + at, n), sums[r][v]);
-        if (step.later != nullptr) grad = hn::Add(grad, load_columns(d, step.carry + at, n));
-        const V inner = hn::Mul(hn::Mul(grad, hn::Sub(one, update)), tanh_slope(candidate));
-        const V to_reset = hn::Mul(hn::Mul(inner, past), sigmoid_slope(reset));
-        const V change = hn::Sub(some_or_zero(step.before, at, n), candidate);
-        const V to_update = hn::Mul(hn::Mul(grad, change), sigmoid_slope(update));
-        store_columns(to_reset, d, step.grad_entered + to, n);
-        store_columns(to_update, d, step.grad_entered + to + width, n);
-        store_columns(inner, d, step.grad_entered + to + 2 * width, n);
-        store_columns(to_reset, d, step.grad_sums + to, n);
-        store_columns(to_update, d, step.grad_sums + to + width, n);
-        store_columns(hn::Mul(inner, reset), d, step.grad_sums + to + 2 * width, n);
-        store_columns(hn::Mul(grad, update), d, step.carry + at, n);
-      }
-  }
-};
+HWY_INLINE void finish(const LstmBackStep& step, std::int64_t row, std::int64_t width, std::int64_t at, std::int64_t n,
+                       V sum) {
+  const D d;
+  const float* const gates = step.gates + at + 3 * row * width;
+  float* const to = step.grad_sums + at + 3 * row * width;
+  const V in = load_columns(d, gates, n), kept = load_columns(d, gates + width, n);
+  const V candidate = load_columns(d, gates + 2 * width, n), out = load_columns(d, gates + 3 * width, n);
+  const V grad = hn::Add(load_columns(d, step.grad_y + at, n), sum);
+  const V shown = tanh(d, load_columns(d, step.cells + at, n));
+  const V carried = step.first_carry ? hn::Zero(d) : load_columns(d, step.carry + at, n);
+  const V cell = hn::MulAdd(hn::Mul(grad, out), tanh_slope(shown), carried);
+  store_columns(hn::Mul(hn::Mul(cell, candidate), sigmoid_slope(in)), d, to, n);
+  store_columns(hn::Mul(hn::Mul(cell, some_or_zero(step.cell_before, at, n)), sigmoid_slope(kept)), d, to + width, n);
+  store_columns(hn::Mul(hn::Mul(cell, in), tanh_slope(candidate)), d, to + 2 * width, n);
+  store_columns(hn::Mul(hn::Mul(grad, shown), sigmoid_slope(out)), d, to + 3 * width, n);
+  store_columns(hn::Mul(cell, kept), d, step.carry + at, n);
+}
 
-struct LeaveTile {
+HWY_INLINE void finish(const GruBackStep& step, std::int64_t row, std::int64_t width, std::int64_t at, std::int64_t n,
+                       V sum) {
+  const D d;
+  const float* const gates = step.gates + at + 3 * row * width;
+  const std::int64_t to = at + 2 * row * width;
+  const V reset = load_columns(d, gates, n), update = load_columns(d, gates + width, n);
+  const V candidate = load_columns(d, gates + 2 * width, n), past = load_columns(d, gates + 3 * width, n);
+  V grad = hn::Add(load_columns(d, step.grad_y + at, n), sum);
+  if (step.later != nullptr) grad = hn::Add(grad, load_columns(d, step.carry + at, n));
+  const V inner = hn::Mul(hn::Mul(grad, hn::Sub(hn::Set(d, 1.0F), update)), tanh_slope(candidate));
+  const V to_reset = hn::Mul(hn::Mul(inner, past), sigmoid_slope(reset));
+  const V change = hn::Sub(some_or_zero(step.before, at, n), candidate);
+  const V to_update = hn::Mul(hn::Mul(grad, change), sigmoid_slope(update));
+  store_columns(to_reset, d, step.grad_entered + to, n);
+  store_columns(to_update, d, step.grad_entered + to + width, n);
+  store_columns(inner, d, step.grad_entered + to + 2 * width, n);
+  store_columns(to_reset, d, step.grad_sums + to, n);
+  store_columns(to_update, d, step.grad_sums + to + width, n);
+  store_columns(hn::Mul(inner, reset), d, step.grad_sums + to + 2 * width, n);
+  store_columns(hn::Mul(grad, update), d, step.carry + at, n);
+}
+
+/// What is before the first step: its states' gradient.
+struct Leave {
   float* out;
   const float* later;
-  std::int64_t gates;
   bool adds;
+};
+HWY_INLINE void finish(const Leave& step, std::int64_t /*row*/, std::int64_t /*width*/, std::int64_t at, std::int64_t n,
+                       V sum) {
+  const D d;
+  store_columns(step.adds ? hn::Add(load_columns(d, step.out + at, n), sum) : sum, d, step.out + at, n);
+}
+
+template <class Step>
+struct BackTile {
+  const Step& step;
+  std::int64_t sums_of_row;  ///< numbers of step.later for each row
   const float* panel;
   const StepPart& part;
 
   template <int rows>
   HWY_INLINE void run(std::int64_t row) const {
-    const D d;
-    const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    const auto lanes = static_cast<std::int64_t>(hn::Lanes(D{}));
     V sums[rows][vectors];
-    back_sums(sums, later, gates, row, panel, part);
     for (int r = 0; r < rows; ++r)
-      for (int v = 0; v < vectors && v * lanes < part.count; ++v) {
-        float* const to = out + (row + r) * part.width + part.first + v * lanes;
-        const std::int64_t n = part.count - v * lanes;
-        store_columns(adds ? hn::Add(load_columns(d, to, n), sums[r][v]) : sums[r][v], d, to, n);
-      }
+      for (int v = 0; v < vectors; ++v) sums[r][v] = hn::Zero(D{});
+    if (step.later != nullptr) accumulate(sums, step.later + row * sums_of_row, sums_of_row, panel, sums_of_row);
+    for (int r = 0; r < rows; ++r)
+      for (int v = 0; v < vectors && v * lanes < part.count; ++v)
+        finish(step, row + r, part.width, (row + r) * part.width + part.first + v * lanes, part.count - v * lanes,
+               sums[r][v]);
   }
 };
 
@@ -260,20 +221,21 @@ void pack_back(float* to, const float* weight, std::int64_t rows, const StepPart
 }
 
 HWY_NOINLINE void lstm(const LstmStep& step, const float* panel, const StepPart& part) {
-  for_tiles(part, LstmTile{step, panel, part});
+  for_tiles(part, ForwardTile<4, LstmStep>{step, panel, part});
 }
 HWY_NOINLINE void gru(const GruStep& step, const float* panel, const StepPart& part) {
-  for_tiles(part, GruTile{step, panel, part});
+  for_tiles(part, ForwardTile<3, GruStep>{step, panel, part});
 }
 HWY_NOINLINE void lstm_back(const LstmBackStep& step, const float* panel, const StepPart& part) {
-  for_tiles(part, LstmBackTile{step, panel, part});
+  for_tiles(part, BackTile<LstmBackStep>{step, 4 * part.width, panel, part});
 }
 HWY_NOINLINE void gru_back(const GruBackStep& step, const float* panel, const StepPart& part) {
-  for_tiles(part, GruBackTile{step, panel, part});
+  for_tiles(part, BackTile<GruBackStep>{step, 3 * part.width, panel, part});
 }
 HWY_NOINLINE void leave(float* out, const float* later, std::int64_t rows, bool adds, const float* panel,
                         const StepPart& part) {
-  for_tiles(part, LeaveTile{out, later, rows / part.width, adds, panel, part});
+  const Leave step{out, later, adds};
+  for_tiles(part, BackTile<Leave>{step, rows, panel, part});
 }
 
 const RecurrentKernels& recurrent_table() {
