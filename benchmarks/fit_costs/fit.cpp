@@ -1,7 +1,10 @@
 #include "fit.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <random>
 
 namespace tern::benchmarks {
@@ -48,14 +51,18 @@ class Fit {
     descend();
     if (objective() > objective_before) set(before);
     refine();
-    residuals_ = residuals();
-    for (const Number& number : varied_)
-      if (*number.at <= least * 1.5f) *number.at = 0;
+    // As they will be written.
+    for (const Number& number : varied_) {
+      std::array<char, 32> text{};
+      std::snprintf(text.data(), text.size(), "%.3g", static_cast<double>(*number.at));
+      *number.at = *number.at <= least * 1.5f ? 0 : std::strtof(text.data(), nullptr);
+    }
+    residuals_ = residuals(0);
   }
   double error() const {
     double weights = 0;
     for (const Sample* const sample : samples_)
-      for (const Timed& cut : sample->cuts) weights += sample->best() / cut.time;
+      for (const Timed& cut : sample->cuts) weights += weight(*sample) * sample->best() / cut.time;
     return std::sqrt(square(residuals_) / std::max(weights, 1e-9));
   }
 
@@ -68,16 +75,18 @@ class Fit {
     return sum;
   }
 
-  std::vector<double> residuals() const {
+  // With the weight of the term that keeps numbers near their start.
+  std::vector<double> residuals(double keeping = 0.05) const {
     std::vector<double> all;
     for (const Sample* const sample : samples_) {
       const auto guesses = member_.guesses(on_, costs_, member_.cases[static_cast<std::size_t>(sample->number)]);
       for (const Timed& cut : sample->cuts)
-        all.push_back(std::sqrt(sample->best() / cut.time) *
+        all.push_back(std::sqrt(weight(*sample) * sample->best() / cut.time) *
                       std::log(std::max(guesses[static_cast<std::size_t>(cut.cut)], least) / cut.time));
     }
     // What the times say nothing about stays as it was.
-    for (std::size_t i = 0; i < varied_.size(); ++i) all.push_back(0.05 * moved(i));
+    for (std::size_t i = 0; i < varied_.size(); ++i)
+      if (keeping > 0) all.push_back(keeping * moved(i));
     return all;
   }
 
@@ -97,7 +106,7 @@ class Fit {
   // counts as a bad one.
   double objective() const {
     constexpr double untimed = 1.3, of_error = 0.3, of_moves = 3e-4;
-    double sum = 0, squares = 0, weights = 0, moves = 0;
+    double sum = 0, problems = 0, squares = 0, weights = 0, moves = 0;
     for (std::size_t i = 0; i < varied_.size(); ++i) moves += moved(i) * moved(i);
     for (const Sample* const sample : samples_) {
       const auto guesses = member_.guesses(on_, costs_, member_.cases[static_cast<std::size_t>(sample->number)]);
@@ -106,12 +115,13 @@ class Fit {
       for (const Timed& cut : sample->cuts) {
         if (cut.cut == chosen) regret = cut.time / sample->best();
         const double error = std::log(std::max(guesses[static_cast<std::size_t>(cut.cut)], least) / cut.time);
-        squares += sample->best() / cut.time * error * error;
-        weights += sample->best() / cut.time;
+        squares += weight(*sample) * sample->best() / cut.time * error * error;
+        weights += weight(*sample) * sample->best() / cut.time;
       }
-      sum += regret;
+      sum += weight(*sample) * regret;
+      problems += weight(*sample);
     }
-    return sum / static_cast<double>(samples_.size()) + of_error * squares / weights + of_moves * moves;
+    return sum / problems + of_error * squares / weights + of_moves * moves;
   }
 
   // Random steps of a few numbers that make the choices better, smaller ones later.
@@ -135,6 +145,7 @@ class Fit {
     }
   }
 
+  double weight(const Sample& sample) const { return member_.cases[static_cast<std::size_t>(sample.number)].weight; }
   double moved(std::size_t i) const { return std::log(*varied_[i].at / start_[i]); }
 
   void descend() {

@@ -4,7 +4,8 @@
 //                                       at the file that there is, or, with --from-plain, at the plain rule's costs
 //   fit_costs compare TIMES             what the cuts that either rule chooses cost, over the fastest ones
 //   fit_costs imitate TIMES             times as the file of the architecture 9.0 predicts them, and noise: for tests
-// A member whose fit chooses worse than where it began, on problems that it was not fitted to, stays as it was.
+// A member whose fit chooses worse than where it began stays as it was: on problems that it was not fitted to, or on
+// layers of the library's networks.
 
 #include <algorithm>
 #include <cstdio>
@@ -31,11 +32,16 @@ double at(std::vector<double> values, double share) {
   return values[static_cast<std::size_t>(share * static_cast<double>(values.size() - 1))];
 }
 
-/// Every third problem of a member is left for the test.
+const Case& case_of(const Sample& sample) {
+  return members()[static_cast<std::size_t>(sample.member)].cases[static_cast<std::size_t>(sample.number)];
+}
+
+/// Every third problem of a member is left for the test, but none that counts more than others.
 std::vector<const Sample*> samples_of(const Times& times, std::size_t member, bool tested) {
   std::vector<const Sample*> found;
   for (const Sample& sample : times.samples)
-    if (sample.member == static_cast<int>(member) && (sample.number % 3 == 2) == tested) found.push_back(&sample);
+    if (sample.member == static_cast<int>(member) && (sample.number % 3 == 2 && case_of(sample).weight == 1) == tested)
+      found.push_back(&sample);
   return found;
 }
 std::vector<const Sample*> samples_of(const Times& times, std::size_t member) {
@@ -47,6 +53,16 @@ std::vector<const Sample*> samples_of(const Times& times, std::size_t member) {
 Costs costs_before(const Figures& on) {
   const Costs* const fitted = cuda::tuning::fitted_costs(on.capability);
   return fitted == nullptr ? cuda::tuning::plain_costs(on) : *fitted;
+}
+
+/// Whether no layer of the library's networks gets a cut that is a twentieth slower, or was not timed.
+bool keeps_networks(const Figures& on, const Costs& before, const Costs& after,
+                    const std::vector<const Sample*>& samples) {
+  return std::all_of(samples.begin(), samples.end(), [&](const Sample* sample) {
+    if (case_of(*sample).weight == 1) return true;
+    const auto first = regrets(on, before, {sample}), then = regrets(on, after, {sample});
+    return !then.empty() && (first.empty() || then[0] <= 1.05 * first[0]);
+  });
 }
 
 void fit_all(const Times& times, const std::string& file, const std::string& commit, bool from_plain) {
@@ -65,7 +81,8 @@ void fit_all(const Times& times, const std::string& file, const std::string& com
     Costs trial = costs;
     const double error = fit(times.figures, trial, member, train);
     const auto before = regrets(times.figures, costs, test), after = regrets(times.figures, trial, test);
-    const bool better = mean(after) <= mean(before) && after.size() * 10 >= test.size() * 9;
+    const bool better = mean(after) < mean(before) && after.size() * 10 >= test.size() * 9 &&
+                        keeps_networks(times.figures, costs, trial, train);
     std::printf("%-24s %4zu %4zu %6.1f %% %8.3f %7.3f %8.3f %7.3f%s\n", member.name, train.size(), test.size(),
                 100 * error, mean(before), at(before, 0.9), mean(after), at(after, 0.9), better ? "" : "  stays");
     if (better) costs = trial;

@@ -51,7 +51,10 @@ std::vector<Case> convolutions(Slot slot) {
   std::vector<Case> cases;
   for (const auto& [C, O, H, K, padding] : layers)
     for (const std::int64_t N : {1, 8, 32, 128, 512})
-      if (N * C * O * H * H * K * K <= std::int64_t{4'000'000'000}) cases.push_back({slot, {N, C, O, H, K, padding}});
+      if (N * C * O * H * H * K * K <= std::int64_t{4'000'000'000}) {
+        const bool of_lenet = (C == 1 && O == 20) || (C == 20 && O == 50);
+        cases.push_back({slot, {N, C, O, H, K, padding}, of_lenet ? 4.0 : 1.0});
+      }
   return cases;
 }
 

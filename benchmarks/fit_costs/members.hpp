@@ -23,6 +23,7 @@ enum class Slot { linear, linear_backward, conv2d, grad_weight, grad_x };
 struct Case {
   Slot slot = Slot::linear;
   std::array<std::int64_t, 6> sizes{};  ///< m, n, k; or N, C, O, H, K, padding
+  double weight = 1;                    ///< how much it counts in a fit: a layer of the library's networks more
 
   kernels::Conv2d conv2d() const;
   std::string text() const;
