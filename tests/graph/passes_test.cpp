@@ -170,6 +170,16 @@ TEST_CASE("passes: reshapes that cancel out are removed", "[graph]") {
   CHECK(nodes(graph.structure()) == 2);
   const Tensor larger = randn({5, 2, 1, 9}, generator);
   CHECK(difference_of({graph(x), graph(larger)}, {layer(x), layer(larger)}) == "");
+  // Images come back in order, whatever order the convolution left them in.
+  const auto images = [&](const Tensor& in) {
+    const Tensor flat = op::relu(op::conv2d(in, ones({16, 16, 3, 3})).reshape({in.size(0), 8, 72}));
+    const Tensor back = flat.reshape({in.size(0), 16, 6, 6});
+    return op::add(back, back);
+  };
+  const graph::Graph turned = graph::optimized(graph::Graph(traced(images, {2, 16, 8, 8})));
+  const Tensor many = randn({3, 16, 8, 8}, generator);
+  const Device device{"vectorized"};
+  CHECK(turned(many).strides() == images(many).strides());
   // One that others read as well stays.
   const auto shared = [&](const Tensor& in) {
     const Tensor flat = op::conv2d(in, weight).reshape({in.size(0), 28});

@@ -48,9 +48,15 @@ void move_reshapes(Structure& structure) {
     }
     if (!simple || !is_one_of(node, reshapes)) continue;
     if (const auto first = maker.find(node.inputs[0]); first != maker.end() && node.op->name() == "reshape") {
-      --uses[node.inputs[0]];
-      node.inputs[0] = structure.nodes[first->second].inputs[0];  // whatever shape it has
-      ++uses[node.inputs[0]];
+      const int source = structure.nodes[first->second].inputs[0];  // whatever shape it has
+      // An image that is channels last comes back in order, and on devices its sums would add in another one.
+      const std::vector<Linear>& back = structure.values[node.results[0]].shape;
+      const bool image = back.size() == 4 && back[2] != Linear{1};
+      if (!image || structure.values[source].shape != back) {
+        --uses[node.inputs[0]];
+        node.inputs[0] = source;
+        ++uses[source];
+      }
     }
     const Value &from = structure.values[node.inputs[0]], &to = structure.values[node.results[0]];
     if (from.shape == to.shape && std::ranges::find(structure.results, node.results[0]) == structure.results.end()) {
