@@ -25,7 +25,7 @@ template <class T>
 using LineVector = hn::Vec<hn::ScalableTag<T>>;
 
 // Sums that stay in registers beside the weights of a row, and of some channels of a vector.
-inline constexpr int most_sums = HWY_TARGET == HWY_AVX3 ? 14 : 6, most_rest_sums = 4;
+inline constexpr int most_sums = HWY_TARGET == HWY_AVX3 ? 14 : 6, most_rest_sums = HWY_TARGET == HWY_AVX3 ? 8 : 6;
 
 // The loops over sums and taps are template recursions, so that each has a constant index and stays in a register.
 
