@@ -79,19 +79,20 @@ inline Plan plan_of(const Layer& layer, int units, int vectors, int kind, bool t
   plan.parts = static_cast<int>(parts);
   // Clocks: multiplying on the busiest scheduler or the tensor cores, and reading the states, by this block and by all.
   constexpr double clocks = 1.7e3;  // a microsecond's
-  const auto sequences = static_cast<double>(ceil_div(own, least) * least);
-  const double product = tensor     ? sequences / 16 * plan.warps() * vectors * 27
-                         : own == 1 ? static_cast<double>(ceil_div(plan.warps(), 4) * 32 * vectors)
-                                    : sequences * static_cast<double>(ceil_div(plan.warps(), 4) * 32 * vectors);
+  const double turns = static_cast<double>(ceil_div(own, least)), warps_in_turn = (plan.warps() + 3) / 4;
+  const double product = tensor     ? turns * plan.warps() * vectors * 54
+                         : own == 1 ? warps_in_turn * (48 * vectors + 100)
+                                    : turns * warps_in_turn * (192 * vectors + 350);  // with the sums over lanes
   const double read = static_cast<double>(own * std::min<std::int64_t>(layer.length, plan.columns)) * sizeof(float);
   const double reads = std::max(read / 48, read * static_cast<double>(parts * groups) / 3000);
   const double tiles = static_cast<double>(ceil_div(own, tile));
   plan.cost =
-      (2200 + (spread > 1 ? 550 : 250) * tiles + std::max(product, reads) + std::min(product, reads) / tiles) / clocks;
+      (3400 + (spread > 1 ? 550 : 250) * tiles + std::max(product, reads) + std::min(product, reads) / tiles) / clocks;
   return plan;
 }
 
-/// The cheapest with or without clusters, if any fits. The costs were estimated for an H100.
+/// The cheapest with or without clusters, if any fits. The costs of multiply-adds without
+/// clusters were fitted to twelve layers on an H200 (benchmarks/results/onnx.md), the others estimated.
 inline Plan plan_of(const Layer& layer, bool clusters, bool tensor, const Room& room) {
   Plan best;
   for (int kind = clusters ? 1 : 0; kind < (clusters ? Room::kinds : 1); ++kind)

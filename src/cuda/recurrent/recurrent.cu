@@ -60,10 +60,10 @@ void run_steps(Context& context, const Problem& p, const Work& work, int, void* 
   }
 }
 
-/// Microseconds of a round: two short kernels, and the product.
+/// Microseconds of a round, estimated: two short kernels, and the product.
 double cost_of_steps(const Problem& p) {
   const double rate = p.precision == Precision::strict ? 2e7 : 1e8;  // multiply-adds
-  return 5 + static_cast<double>(p.batch * p.width) * static_cast<double>(p.width * p.gates) / rate;
+  return 7 + static_cast<double>(p.batch * p.width) * static_cast<double>(p.width * p.gates) / rate;
 }
 
 // ---- all steps at once ----
