@@ -159,3 +159,21 @@ TEST_CASE("loop: a row that shares its elements with what is written", "[device]
   }
   CHECK(looped == one_by_one);
 }
+
+TEST_CASE("replay: a gradient that somebody holds is copied from then on", "[device]") {
+  const Device device(replaying_mode());
+  Weight weight;
+  int calls = 0;
+  Step step([&](const Tensor& x) {
+    ++calls;
+    return weight.call(x);
+  });
+  std::vector<Tensor> held;
+  for (int i = 0; i < 10; ++i) {
+    weight.w.zero_grad();
+    step(full({2}, i));
+    held.push_back(weight.w.grad());
+  }
+  CHECK(calls <= 4);  // until a recording with copies was made
+  CHECK(step.replays() == 8);
+}
