@@ -175,5 +175,5 @@ TEST_CASE("replay: a gradient that somebody holds is copied from then on", "[dev
     held.push_back(weight.w.grad());
   }
   CHECK(calls <= 4);  // until a recording with copies was made
-  CHECK(step.replays() == 8);
+  CHECK(step.replays() >= 8);
 }
