@@ -129,7 +129,7 @@ TEST_CASE("dtype: names, sizes and types of each", "[core]") {
   for_each_element_type([&]<class T>() {
     ++count;
     const DType dtype = dtype_of<T>;
-    INFO(dtype);
+    INFO(name_of(dtype));
     CHECK(size_of(dtype) == sizeof(T));
     CHECK(facts_of(dtype).dtype == dtype);
     CHECK(!facts_of(dtype).safetensors.empty());

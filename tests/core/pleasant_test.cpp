@@ -4,7 +4,12 @@
 #include "tern/tern.hpp"
 
 using namespace tern;
+
+namespace {
+
 using Values = std::vector<double>;
+
+}  // namespace
 
 TEST_CASE("tensor: parts along the first dimension", "[core]") {
   const Tensor x = arange(0, 12, 1, DType::float32).reshape({3, 4});

@@ -54,7 +54,7 @@ TEST_CASE("targets: of any dtype and shape, with the examples they belong to", "
       for (const DType labels : {DType::float32, DType::float64, DType::uint8, DType::boolean, DType::int64})
         for (const Shape& target : {Shape{}, Shape{2}, Shape{1, 4, 4}})
           for (const bool resident : {false, true}) {
-            INFO(mode << ' ' << images << ' ' << labels << ' ' << target << ' ' << resident);
+            INFO(mode << ' ' << name_of(images) << ' ' << name_of(labels) << ' ' << target << ' ' << resident);
             const Dataset set = numbered(23, images, labels, target);
             const DataLoader loader{set, {.batch_size = 5, .seed = 4, .workers = 2, .resident = resident}};
             const std::vector<double> order = loader.order(1).values();

@@ -103,8 +103,8 @@ TEST_CASE("depthwise: all three passes are those of the reference, for any numbe
     one.weight = randn({C, 1, KH, KW}, generator, 0, 1, dtype);
     if (draw(0, 1) == 0) one.bias = randn({C}, generator, 0, 1, dtype);
     if (draw(0, 9) == 0) op::slice(one.weight, 0, 1, 2).fill_(std::numeric_limits<double>::infinity());
-    INFO("case " << runs << ": " << dtype << ' ' << one.x.shape() << " by " << one.weight.shape() << ", stride "
-                 << o.stride.h << 'x' << o.stride.w << ", padding " << o.padding.h << 'x' << o.padding.w
+    INFO("case " << runs << ": " << name_of(dtype) << ' ' << one.x.shape() << " by " << one.weight.shape()
+                 << ", stride " << o.stride.h << 'x' << o.stride.w << ", padding " << o.padding.h << 'x' << o.padding.w
                  << ", dilation " << o.dilation.h << 'x' << o.dilation.w << ", form " << static_cast<int>(one.form));
     const ForcedAlgorithm forward{"conv2d", "depthwise"}, to_x{"conv2d_grad_x", "depthwise"},
         to_weight{"conv2d_grad_weight", "depthwise"};

@@ -57,8 +57,8 @@ TEST_CASE("direct: convolutions with few outputs are those of the reference, for
     one.weight = randn({groups * o, c, KH, KW}, generator, 0, 1, dtype);
     if (draw(0, 1) == 0) one.bias = randn({groups * o}, generator, 0, 1, dtype);
     if (draw(0, 9) == 0) op::slice(one.weight, 0, 0, 1).fill_(std::numeric_limits<double>::infinity());
-    INFO("case " << runs << ": " << dtype << ' ' << one.x.shape() << " by " << one.weight.shape() << ", stride "
-                 << q.stride.h << 'x' << q.stride.w << ", padding " << q.padding.h << 'x' << q.padding.w
+    INFO("case " << runs << ": " << name_of(dtype) << ' ' << one.x.shape() << " by " << one.weight.shape()
+                 << ", stride " << q.stride.h << 'x' << q.stride.w << ", padding " << q.padding.h << 'x' << q.padding.w
                  << ", dilation " << q.dilation.h << 'x' << q.dilation.w);
     const std::vector<double> expected = one.run("sequential", 1);
     const ForcedAlgorithm planar{"conv2d", "im2col"};

@@ -64,7 +64,7 @@ void for_each_sample(F&& f) {
       std::set<DType> dtypes{sample.dtypes.front()};
       if (std::ranges::find(sample.dtypes, DType::int64) != sample.dtypes.end()) dtypes.insert(DType::int64);
       for (const DType dtype : dtypes) {
-        INFO(op.name << ", " << sample.name << ", " << dtype);
+        INFO(op.name << ", " << sample.name << ", " << name_of(dtype));
         f(op, sample, make_inputs(op, sample, dtype));
       }
     }

@@ -14,10 +14,11 @@ using namespace tern;
 /// The state of a network under other names: those that `rename` takes back.
 nn::State under_other_names(const nn::Module& net, const std::vector<nn::Rename>& rename) {
   nn::State state;
-  for (const auto& [name, tensor] : net.state()) {
+  for (const auto& entry : net.state()) {
+    const std::string& name = entry.first;
     const auto found = std::ranges::find_if(rename, [&](const nn::Rename& each) { return name.starts_with(each.to); });
     REQUIRE(found != rename.end());
-    state.emplace(found->from + name.substr(found->to.size()), tensor.clone());
+    state.emplace(found->from + name.substr(found->to.size()), entry.second.clone());
   }
   return state;
 }

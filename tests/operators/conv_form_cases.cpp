@@ -33,7 +33,8 @@ Operator conv1d() {
              },
          .reference =
              [use](const std::vector<Array>& in) {
-               const auto& [stride, padding, dilation, groups, activation, same] = use.options;
+               const std::int64_t stride = use.options.stride, padding = use.options.padding;
+               const std::int64_t dilation = use.options.dilation, groups = use.options.groups;
                const std::int64_t length = use.x[2], taps = use.weight[2], per_group = use.weight[1];
                const std::int64_t count = (length + 2 * padding - dilation * (taps - 1) - 1) / stride + 1;
                Array y({use.x[0], use.weight[0], count});
@@ -100,7 +101,9 @@ Operator conv_transpose2d() {
              },
          .reference =
              [use, side](const std::vector<Array>& in) {
-               const auto& [stride, padding, more, dilation, groups] = use.options;
+               const Pair stride = use.options.stride, padding = use.options.padding;
+               const Pair more = use.options.output_padding, dilation = use.options.dilation;
+               const std::int64_t groups = use.options.groups;
                const std::int64_t out = use.weight[1] * groups;
                Array y({use.x[0], out, side(use.x[2], use.weight[2], stride.h, padding.h, more.h, dilation.h),
                         side(use.x[3], use.weight[3], stride.w, padding.w, more.w, dilation.w)});

@@ -198,7 +198,7 @@ TEST_CASE("laws: the gradient that a loss has ready for backward() is the one fo
       for (const auto& [rows, classes] : {std::pair{1, 10}, {128, 10}, {600, 16}, {40, 100}, {300, 200}, {3, 3000}})
         for (const double smoothing : {0.0, 0.1})
           for (const Reduce reduce : {Reduce::mean, Reduce::sum}) {
-            INFO(rows << " rows of " << classes << " " << dtype << ", smoothing " << smoothing);
+            INFO(rows << " rows of " << classes << " " << name_of(dtype) << ", smoothing " << smoothing);
             Tensor logits = randn({rows, classes}, generator).to(dtype).set_requires_grad();
             const Tensor every = randint(0, classes, {rows}, generator);
             // Every third row does not count.

@@ -7,7 +7,7 @@ namespace tern::tool {
 
 namespace {
 
-constexpr const char* before = R"page(<!doctype html>
+constexpr const char* page_begin = R"page(<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <style>
 :root { color-scheme: light dark; font: 15px/1.4 system-ui, sans-serif; --wrong: #c3261c; --bar: #2a6fb8; }
@@ -39,7 +39,7 @@ figcaption .file { opacity: .65; font-size: 11px; display: block; }
 <script>
 const sheet = )page";
 
-constexpr const char* after = R"page(;
+constexpr const char* page_end = R"page(;
 const element = (name, kind, text, parent) => {
   const made = document.createElement(name);
   if (kind) made.className = kind;
@@ -100,7 +100,7 @@ void write_sheet(const std::string& file, const std::string& title, const std::s
     for (const SheetPicture& picture : part.pictures) pictures.push_back(json_of(picture));
     sheet["parts"].push_back({{"heading", part.heading}, {"pictures", std::move(pictures)}});
   }
-  write_file(file, before + in_script(sheet.dump(-1, ' ', false, Json::error_handler_t::replace)) + after);
+  write_file(file, page_begin + in_script(sheet.dump(-1, ' ', false, Json::error_handler_t::replace)) + page_end);
 }
 
 }  // namespace tern::tool

@@ -83,16 +83,16 @@ struct HostClock {
   static constexpr int turns = 1, repeats = 1;
   static constexpr float least_gain = 0;
   template <class Work>
-  static float time(const Context&, const Work& work, int turns, int repeats) {
+  static float time(const Context&, const Work& work, int a_turns, int a_repeats) {
     work();  // fetches memory and code
     float best = 0;
-    for (int turn = 0; turn < turns; ++turn) {
+    for (int turn = 0; turn < a_turns; ++turn) {
       const auto start = std::chrono::steady_clock::now();
-      for (int i = 0; i < repeats; ++i) work();
+      for (int i = 0; i < a_repeats; ++i) work();
       const std::chrono::duration<float, std::micro> all = std::chrono::steady_clock::now() - start;
       best = turn == 0 ? all.count() : std::min(best, all.count());
     }
-    return best / static_cast<float>(repeats);
+    return best / static_cast<float>(a_repeats);
   }
 };
 
