@@ -79,8 +79,9 @@ TEST_CASE("replay: each of several switches is noticed", "[device]") {
   const Both found = both(maker<Two>(), [](const Function& call, Two& two) {
     manual_seed(4);
     Values seen;
-    for (int i = 0; i < 12; ++i) {
-      two.second.train(i / 4 % 2 == 0);
+    for (int i = 0; i < 16; ++i) {
+      two.first.train(i / 4 != 1);
+      two.second.train(i / 4 != 2);
       append(seen, call(full({8}, 1.0 + i)));
     }
     return seen;
