@@ -397,7 +397,8 @@ bool fits_pooled(const Problem& requested) {
 }
 using Pooled = cuda::Algorithm<Problem, kernels::NoArrays>;
 const Pooled pooled_fused{.name = "fused", .fits = fits_pooled}, pooled_composed{.name = "composed"};
-constexpr std::array pooled_algorithms{&pooled_fused, &pooled_composed}, unpooled{&pooled_composed, &pooled_composed};
+constexpr std::array pooled_algorithms{&pooled_fused, &pooled_composed};
+constexpr std::array without_kernels{&pooled_composed};
 
 template <class T>
 bool fuses_max_pool2d(const Context& context, const Conv2d& shape) {
@@ -408,8 +409,9 @@ bool fuses_max_pool2d(const Context& context, const Conv2d& shape) {
   };
   const bool composes = !std::is_same_v<T, float> || forces_another("conv2d") || forces_another("conv2d_grad_x") ||
                         forces_another("conv2d_grad_weight");
-  return kernels::fuses<Problem>(context, pooled, composes ? unpooled : pooled_algorithms,
-                                 pooled_problem(context, Pass::forward, shape));
+  const Candidates<Problem, kernels::NoArrays> with_kernels = pooled_algorithms, without = without_kernels;
+  return kernels::fuses(context, pooled, composes ? without : with_kernels,
+                        pooled_problem(context, Pass::forward, shape));
 }
 
 bool fuses_inverted_residual(const Context&, const kernels::InvertedResidual&) { return false; }

@@ -27,9 +27,9 @@ struct Block3 {
   Layer<T> expand, depthwise, project;
 };
 
-/// A few rows of an image at a time. Rows that the first convolution computed stay for the next ones in a ring. Where a
-/// team shares one image of few rows, each part would expand many rows that its neighbour needs, too: then the parts
-/// share the channels, and after a pause the outputs.
+/// A few rows of an image at a time. Rows that the first convolution computed stay for the next ones in a ring. If a
+/// team shares one image of few rows, neighbours would compute many of the same expanded rows. Then it divides the
+/// channels instead and, behind a barrier, the outputs.
 template <class T>
 class Fused : public Plan<T> {
  public:

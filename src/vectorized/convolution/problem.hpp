@@ -101,7 +101,7 @@ inline Problem problem_of(const Context& context, const Conv2d& shape, Pass pass
           .deterministic = context.deterministic};
 }
 
-/// A rough cost of the forward pass on one thread. Weights that are far are fetched in the time of four products.
+/// A rough cost of the forward pass on one thread. Fetching the weights takes as long as four positions do.
 inline double nanoseconds(const Problem& problem) {
   const std::int64_t each = problem.N * problem.positions();
   return static_cast<double>(problem.groups * problem.O * (each > 0 ? std::max<std::int64_t>(each, 4) : 0)) *

@@ -1,5 +1,5 @@
 // Winograd's method for channels-last images, over blocks of tiles (see winograd_kernels.hpp). A stride becomes
-// channels (space-to-depth), a dilation more images: every so many-th row and column of an image are one.
+// channels (space-to-depth). With a dilation of d, every d-th row and column is an image of its own.
 
 #include "vectorized/convolution/winograd.hpp"
 

@@ -10,9 +10,9 @@
 
 #include "vectorized/cache.hpp"
 #include "vectorized/parallel.hpp"
-#include "vectorized/quantized/folded.hpp"
 #include "vectorized/quantized/kept_bytes.hpp"
 #include "vectorized/quantized/kernels.hpp"
+#include "vectorized/quantized/space_to_depth.hpp"
 
 namespace tern::vectorized::int8 {
 
@@ -24,7 +24,7 @@ constexpr std::int64_t most_rows = 16, slack = 128;
 
 /// How one convolution is cut.
 struct Plan {
-  Conv2d s;       ///< of the folded convolution, if it is
+  Conv2d s;       ///< after space-to-depth, if the convolution takes it
   Conv2d origin;  ///< before that
   const Kernels& kernels;
   std::int64_t inputs, outputs;       ///< channels per group
@@ -33,22 +33,23 @@ struct Plan {
   std::int64_t width, height;         ///< of the padded image
   std::int64_t lines, line, longer;   ///< strips come from lines of so many positions; some have one less
   std::int64_t line_strips, rows;     ///< strips of a line, rows of a strip
-  bool folds;                         ///< the image is folded
+  bool to_depth;                      ///< the convolution takes space-to-depth
   bool joined;                        ///< a strip has two lines, if they lie next to each other
   bool merged = false;                ///< the runs of each row are copied side by side and are one
   bool copies;                        ///< the image is copied into a padded one
   bool flat;                          ///< a line is one of many positions of a product
 
   Plan(const Conv2d& sizes, const Kernels& own, int threads)
-      : s(sizes), origin(sizes), kernels(own), folds(own.groups_multiple > 1 && int8::folds(sizes)) {
-    if (folds) s = folded(sizes);
+      : s(sizes), origin(sizes), kernels(own), to_depth(own.groups_multiple > 1 && takes_space_to_depth(sizes)) {
+    if (to_depth) s = space_to_depth(sizes);
     inputs = s.C / s.groups;
     outputs = s.O / s.groups;
     const bool adjacent = s.groups == 1 && s.dilation_w == 1;
     runs = adjacent ? s.KH : s.KH * s.KW;
     length = adjacent ? s.KW * s.C : inputs;
     const std::int64_t unit = kernels.groups_multiple * group_numbers;
-    if (!folds && s.groups == 1 && runs > 1 && 4 * runs * round_up(length, unit) > 5 * round_up(runs * length, unit)) {
+    if (!to_depth && s.groups == 1 && runs > 1 &&
+        4 * runs * round_up(length, unit) > 5 * round_up(runs * length, unit)) {
       merged = true;
       length *= runs;
       runs = 1;
@@ -59,8 +60,8 @@ struct Plan {
     width = s.W + 2 * s.pad_w;
     height = s.H + 2 * s.pad_h;
     const bool one_tap = s.KH == 1 && s.KW == 1 && s.pad_h == 0 && s.pad_w == 0;
-    flat = merged || (one_tap && !folds && s.stride_h == 1 && s.stride_w == 1);
-    copies = merged || folds || s.pad_h > 0 || s.pad_w > 0 || groups * group_numbers != length;
+    flat = merged || (one_tap && !to_depth && s.stride_h == 1 && s.stride_w == 1);
+    copies = merged || to_depth || s.pad_h > 0 || s.pad_w > 0 || groups * group_numbers != length;
     const std::int64_t positions = s.N * s.OH * s.OW;
     lines = flat ? flat_lines(positions, threads) : s.N * s.OH;
     line = divide_up(positions, lines);
@@ -183,13 +184,13 @@ class Lines {
     return to;
   }
 
-  /// Rows of the padded or folded image n from `first` on.
+  /// Rows of image n from `first` on, padded or after space-to-depth.
   const std::uint8_t* pad(std::uint8_t*& free, std::int64_t n, std::int64_t first, std::int64_t rows) {
     const Conv2d& s = plan_.s;
     std::uint8_t* const to = free;
     const std::int64_t bytes = plan_.width * s.C, side = s.pad_w * s.C;
-    if (plan_.folds) {
-      fold_rows(to, x_, zero_, plan_.origin, n, first, rows);
+    if (plan_.to_depth) {
+      rows_to_depth(to, x_, zero_, plan_.origin, n, first, rows);
       free += rows * bytes;
       return to;
     }
@@ -314,9 +315,9 @@ Plan plan_for(const Conv2d& s, int threads) {
 /// From [O, KH, KW, C / groups].
 void pack_weights(std::int8_t* out, const std::int8_t* weight, const Plan& plan) {
   std::vector<std::int8_t> own;
-  if (plan.folds) {
+  if (plan.to_depth) {
     own.resize(static_cast<std::size_t>(plan.s.O * plan.runs * plan.length));
-    fold_weights(own.data(), weight, plan.origin);
+    weights_to_depth(own.data(), weight, plan.origin);
     weight = own.data();
   }
   pack_panels(out, weight, plan, 0, plan.s.groups * plan.panels);

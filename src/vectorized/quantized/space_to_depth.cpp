@@ -1,4 +1,4 @@
-#include "vectorized/quantized/folded.hpp"
+#include "vectorized/quantized/space_to_depth.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -16,7 +16,7 @@ constexpr std::int64_t pixel = 4;  // bytes
 std::int64_t unit(const Conv2d& s) { return s.stride_h * s.stride_w * pixel; }
 
 /// One row of the image, or of padding if `row` is null, into its part of `width` units.
-void fold_row(std::uint8_t* out, const std::uint8_t* row, std::uint8_t zero, const Conv2d& s, std::int64_t width) {
+void row_to_depth(std::uint8_t* out, const std::uint8_t* row, std::uint8_t zero, const Conv2d& s, std::int64_t width) {
   const std::int64_t count = width * s.stride_w, left = std::min(s.pad_w, count);
   const std::int64_t inside = row == nullptr ? left : std::min(left + s.W, count);
   const auto place = [&](std::int64_t at) { return out + at / s.stride_w * unit(s) + at % s.stride_w * pixel; };
@@ -38,11 +38,11 @@ void fold_row(std::uint8_t* out, const std::uint8_t* row, std::uint8_t zero, con
 
 }  // namespace
 
-bool folds(const Conv2d& s) {
+bool takes_space_to_depth(const Conv2d& s) {
   return s.groups == 1 && s.C <= pixel && s.dilation_h == 1 && s.dilation_w == 1 && s.stride_w > 1 && s.KW > 1;
 }
 
-Conv2d folded(const Conv2d& s) {
+Conv2d space_to_depth(const Conv2d& s) {
   Conv2d own = s;
   own.C = unit(s);
   own.KH = divide_up(s.KH, s.stride_h);
@@ -54,8 +54,8 @@ Conv2d folded(const Conv2d& s) {
   return own;
 }
 
-void fold_weights(std::int8_t* out, const std::int8_t* weight, const Conv2d& s) {
-  const Conv2d own = folded(s);
+void weights_to_depth(std::int8_t* out, const std::int8_t* weight, const Conv2d& s) {
+  const Conv2d own = space_to_depth(s);
   std::memset(out, 0, static_cast<std::size_t>(s.O * own.KH * own.KW * own.C));
   for (std::int64_t o = 0; o < s.O; ++o)
     for (std::int64_t kh = 0; kh < s.KH; ++kh)
@@ -66,14 +66,14 @@ void fold_weights(std::int8_t* out, const std::int8_t* weight, const Conv2d& s) 
       }
 }
 
-void fold_rows(std::uint8_t* out, const std::uint8_t* x, std::uint8_t zero, const Conv2d& s, std::int64_t n,
-               std::int64_t first, std::int64_t rows) {
-  const std::int64_t width = folded(s).W;
+void rows_to_depth(std::uint8_t* out, const std::uint8_t* x, std::uint8_t zero, const Conv2d& s, std::int64_t n,
+                   std::int64_t first, std::int64_t rows) {
+  const std::int64_t width = space_to_depth(s).W;
   for (std::int64_t row = first; row < first + rows; ++row, out += width * unit(s))
     for (std::int64_t i = 0; i < s.stride_h; ++i) {
       const std::int64_t h = row * s.stride_h + i - s.pad_h;
       const std::uint8_t* const from = h < 0 || h >= s.H ? nullptr : x + (n * s.H + h) * s.W * s.C;
-      fold_row(out + i * s.stride_w * pixel, from, zero, s, width);
+      row_to_depth(out + i * s.stride_w * pixel, from, zero, s, width);
     }
 }
 
