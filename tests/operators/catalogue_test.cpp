@@ -82,7 +82,7 @@ void run_catalogue(const std::string& mode, std::int64_t least, std::size_t ever
 
 /// The families whose kernels choose between algorithms.
 bool chooses(const Operator& op) {
-  const std::string_view families[]{"conv", "dot", "attention", "recurrent"};
+  const std::string_view families[]{"conv", "dot", "attention", "recurrent", "quantized"};
   return std::find(std::begin(families), std::end(families), op.family) != std::end(families) && chosen(op);
 }
 
@@ -90,6 +90,7 @@ bool chooses(const Operator& op) {
 std::string_view family_of(std::string_view decision) {
   const bool convolves = decision.starts_with("conv2d") || decision == "inverted_residual";
   if (decision.starts_with("recurrent")) return "recurrent";
+  if (decision.starts_with("quantized") || decision.starts_with("implicit_")) return "quantized";
   return convolves ? "conv" : decision == "attention" ? "attention" : "dot";
 }
 
@@ -142,7 +143,7 @@ void run_bf16(const std::string& mode_name) {
   current_scope().activations = DType::float32;  // those of the reference, too
   Report report(mode_name + " in bf16");
   for (const Operator& op : catalogue())
-    if (chooses(op) && op.family != "recurrent") check_operator(op, mode_name, report);
+    if (chooses(op) && op.family != "recurrent" && op.family != "quantized") check_operator(op, mode_name, report);
   tell(mode_name + " in bf16", report);
   check_options() = {};
 }

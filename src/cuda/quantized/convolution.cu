@@ -1,12 +1,12 @@
-// Convolutions of stored numbers: a product on the tensor cores whose first factor is gathered from the image, and for
-// groups one thread per output.
+// Convolutions of stored numbers: the algorithms, and the general one: a product whose first factor is gathered from
+// the image, and for groups one thread per output.
 
-#include "cuda/quantized/rescale.cuh"
+#include <array>
 
-namespace tern::cuda {
+#include "cuda/quantized/problem.cuh"
+
+namespace tern::cuda::eight_bits {
 namespace {
-
-using kernels::Conv2d;
 
 constexpr int tile = 64, depth = 32, row_bytes = 48, threads = 128;
 
@@ -40,7 +40,7 @@ struct Position {
   bool exists;
 };
 
-__device__ __forceinline__ Position position_of(std::int64_t p, const Conv2d& s) {
+__device__ __forceinline__ Position position_of(std::int64_t p, const kernels::Conv2d& s) {
   const std::int64_t area = s.OH * s.OW;
   const auto in_image = static_cast<int>(p % area);
   return {p / area, static_cast<int>(in_image / s.OW * s.stride_h - s.pad_h),
@@ -50,7 +50,7 @@ __device__ __forceinline__ Position position_of(std::int64_t p, const Conv2d& s)
 /// Four numbers of the first factor from k on; `whole` says that they are four channels of one tap at a word's address.
 template <bool whole>
 __device__ __forceinline__ std::uint32_t gathered(const std::uint8_t* x, const Position& at, int k, int K,
-                                                  const Conv2d& s, std::uint32_t zero) {
+                                                  const kernels::Conv2d& s, std::uint32_t zero) {
   const auto C = static_cast<int>(s.C);
   std::uint32_t word = 0;
 #pragma unroll
@@ -88,7 +88,7 @@ __device__ __forceinline__ std::uint32_t weights_of(const std::int8_t* weight, s
 
 /// 64 positions by 64 channels per block of four warps, each of which has 32 x 32.
 template <bool whole>
-__global__ void __launch_bounds__(threads) product_kernel(QuantizedArrays arrays, Conv2d s, Rescale rescale) {
+__global__ void __launch_bounds__(threads) product_kernel(QuantizedArrays arrays, kernels::Conv2d s, Rescale rescale) {
   __shared__ alignas(16) std::uint8_t first[tile * row_bytes];
   __shared__ alignas(16) std::uint8_t second[tile * row_bytes];
   begin_kernel();
@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(threads) product_kernel(QuantizedArrays arrays
 }
 
 /// One thread per output.
-__global__ void grouped_kernel(QuantizedArrays arrays, Conv2d s, Rescale rescale) {
+__global__ void grouped_kernel(QuantizedArrays arrays, kernels::Conv2d s, Rescale rescale) {
   begin_kernel();
   const std::int64_t inputs = s.C / s.groups, outputs = s.O / s.groups, n = s.N * s.OH * s.OW * s.O;
   const std::int64_t pitch = s.y_channels == 0 ? s.O : s.y_channels;
@@ -165,20 +165,42 @@ __global__ void grouped_kernel(QuantizedArrays arrays, Conv2d s, Rescale rescale
   }
 }
 
-bool at_word(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 4 == 0; }
+void run_general(Context& context, const Problem& s, const Arrays& arrays, int, void*) {
+  if (s.groups > 1) {
+    launch(context, Grid(blocks_for(s.positions() * s.O), 256), grouped_kernel, arrays.of, s, arrays.rescale);
+    return;
+  }
+  const dim3 blocks(static_cast<unsigned>(ceil_div(s.positions(), tile)), static_cast<unsigned>(ceil_div(s.O, tile)));
+  const bool whole = s.C % 4 == 0 && s.x % 4 == 0 && s.weight % 4 == 0;
+  launch(context, Grid(blocks, threads), whole ? product_kernel<true> : product_kernel<false>, arrays.of, s,
+         arrays.rescale);
+}
+
+const Algorithm general{.name = "general", .run = run_general};
+
+constexpr std::array algorithms{&depthwise, &implicit, &general};
 
 }  // namespace
 
-void quantized_convolution(Context& context, const QuantizedArrays& arrays, const Conv2d& s, const Rescale& rescale) {
-  const std::int64_t rows = s.N * s.OH * s.OW;
-  if (rows * s.O == 0) return;
-  if (s.groups > 1) {
-    launch(context, Grid(blocks_for(rows * s.O), 256), grouped_kernel, arrays, s, rescale);
-    return;
-  }
-  const dim3 blocks(static_cast<unsigned>(ceil_div(rows, tile)), static_cast<unsigned>(ceil_div(s.O, tile)));
-  const bool whole = s.C % 4 == 0 && at_word(arrays.x) && at_word(arrays.weight);
-  launch(context, Grid(blocks, threads), whole ? product_kernel<true> : product_kernel<false>, arrays, s, rescale);
+std::string text_of(const Problem& p) {
+  return message("quantized_conv2d [", p.N, ", ", p.C, ", ", p.H, ", ", p.W, "] to ", p.O, " channels, kernel ", p.KH,
+                 'x', p.KW, ", groups ", p.groups);
+}
+
+}  // namespace tern::cuda::eight_bits
+
+namespace tern::cuda {
+
+void quantized_convolution(Context& context, const QuantizedArrays& arrays, const kernels::Conv2d& sizes,
+                           const Rescale& rescale) {
+  eight_bits::Problem problem{sizes};
+  if (problem.positions() * problem.O == 0) return;
+  problem.x = alignment_of(arrays.x), problem.weight = alignment_of(arrays.weight);
+  problem.whole = eight_bits::finishes_fours(problem, arrays);
+  problem.device = card().device;
+  Prepared<eight_bits::Problem, eight_bits::Arrays>(context, "quantized_conv2d", eight_bits::algorithms, problem,
+                                                    {arrays, rescale})
+      .run(context);
 }
 
 }  // namespace tern::cuda

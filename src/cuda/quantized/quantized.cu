@@ -1,6 +1,7 @@
-// Stored numbers one by one, and pooling: one thread per number of the result.
+// Stored numbers one by one, and pooling: one thread per number of the result, or per four channels of it.
 
 #include "cuda/cuda.hpp"
+#include "cuda/elementwise.cuh"
 #include "cuda/quantized/rescale.cuh"
 
 namespace tern::cuda {
@@ -37,6 +38,22 @@ struct QuantizeEach {
   Rescale rescale;
   __device__ void operator()(std::int64_t i) const {
     out[i] = stored(__fmul_rn(in[channels_first(i, sizes)], rescale.x_scale), rescale);
+  }
+};
+/// A thread stores the few channels of a position, whose planes neighbours read side by side.
+struct QuantizePixel {
+  std::uint8_t* out;
+  const float* in;
+  std::uint32_t C;
+  Divisor<std::uint32_t> P;
+  Rescale rescale;
+  __device__ void operator()(std::int64_t i) const {
+    auto image = static_cast<std::uint32_t>(i);
+    const std::uint32_t p = P.split(image);
+    const float* const from = in + static_cast<std::int64_t>(image) * C * P.value() + p;
+    std::uint8_t* const to = out + i * C;
+    for (std::uint32_t c = 0; c < C; ++c)
+      to[c] = stored(__fmul_rn(from[static_cast<std::int64_t>(c) * P.value()], rescale.x_scale), rescale);
   }
 };
 struct DequantizeEach {
@@ -110,6 +127,30 @@ struct MaxEach {
   }
 };
 
+/// The same for four channels: item i is four of the result.
+struct MaxFours {
+  std::uint8_t* out;
+  const std::uint8_t* in;
+  Pool2d s;
+  Divisor<std::uint32_t> fours, OW, OH;
+  __device__ void operator()(std::int64_t i) const {
+    auto rest = static_cast<std::uint32_t>(i);
+    const int c = static_cast<int>(fours.split(rest)) * 4, C = static_cast<int>(s.channels);
+    const int w0 = static_cast<int>(OW.split(rest)) * static_cast<int>(s.stride_w) - static_cast<int>(s.pad_w);
+    const int h0 = static_cast<int>(OH.split(rest)) * static_cast<int>(s.stride_h) - static_cast<int>(s.pad_h);
+    const int H = static_cast<int>(s.H), W = static_cast<int>(s.W);
+    const std::uint8_t* const image = in + static_cast<std::int64_t>(rest) * H * W * C + c;
+    std::uint32_t best = 0;
+    for (int kh = 0; kh < static_cast<int>(s.KH); ++kh)
+      for (int kw = 0; kw < static_cast<int>(s.KW); ++kw) {
+        const int h = h0 + kh * static_cast<int>(s.dilation_h), w = w0 + kw * static_cast<int>(s.dilation_w);
+        if (h < 0 || h >= H || w < 0 || w >= W) continue;
+        best = __vmaxu4(best, *reinterpret_cast<const std::uint32_t*>(image + (h * W + w) * C));
+      }
+    reinterpret_cast<std::uint32_t*>(out)[i] = best;
+  }
+};
+
 template <class Pool>
 struct MeanEach {
   std::uint8_t* out;
@@ -132,7 +173,12 @@ struct MeanEach {
 };
 
 void quantize(Context& context, std::uint8_t* out, const float* in, const QuantizedImages& s, const Rescale& rescale) {
-  each(context, s.N * s.C * s.P, QuantizeEach{out, in, s, rescale});
+  constexpr std::int64_t most = std::int64_t{1} << 31;
+  if (s.C <= 4 && s.N * s.C * s.P < most)
+    each(context, s.N * s.P,
+         QuantizePixel{out, in, static_cast<std::uint32_t>(s.C), Divisor<std::uint32_t>(s.P), rescale});
+  else
+    each(context, s.N * s.C * s.P, QuantizeEach{out, in, s, rescale});
 }
 void dequantize(Context& context, float* out, const std::uint8_t* in, const QuantizedImages& s,
                 const Rescale& rescale) {
@@ -156,7 +202,16 @@ void rescale(Context& context, std::uint8_t* out, const std::uint8_t* in, std::i
   each(context, rows * columns, RescaleEach{out, in, columns, out_columns, how});
 }
 void max_pool2d(Context& context, std::uint8_t* out, const std::uint8_t* in, const Pool2d& s) {
-  each(context, s.planes * s.OH * s.OW, MaxEach{out, in, s});
+  constexpr std::int64_t most = std::int64_t{1} << 31;
+  const auto at_word = [](const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 4 == 0; };
+  const std::int64_t outputs = s.planes * s.OH * s.OW;
+  if (outputs == 0) return;
+  using Divide = Divisor<std::uint32_t>;
+  if (s.channels % 4 == 0 && at_word(out) && at_word(in) && outputs < most &&
+      s.planes * (s.H + s.KH * s.dilation_h) * (s.W + s.KW * s.dilation_w) < most)
+    each(context, outputs / 4, MaxFours{out, in, s, Divide(s.channels / 4), Divide(s.OW), Divide(s.OH)});
+  else
+    each(context, outputs, MaxEach{out, in, s});
 }
 void avg_pool2d(Context& context, std::uint8_t* out, const std::uint8_t* in, const Pool2d& s, const Rescale& rescale) {
   each(context, s.planes * s.OH * s.OW, MeanEach<Pool2d>{out, in, s, rescale});
