@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 
@@ -188,6 +189,28 @@ void join(Structure& a, const Structure& b, std::int64_t n, std::int64_t m) {
   a.batch = n;
 }
 
+/// Throws unless `whole`, whose sizes follow the batch, is at batch m what was traced there: any two numbers lie on a
+/// line, also a half that is rounded down, a remainder and a square.
+void check_at(const Structure& whole, const Structure& other, std::int64_t m) {
+  const auto need = [&](bool same) {
+    expects<GraphError>(same, "graph: sizes at a batch of ", m, " are not on the line of the first two");
+  };
+  need(whole.nodes.size() == other.nodes.size() && whole.values.size() == other.values.size() &&
+       whole.results == other.results);
+  for (std::size_t i = 0; i < whole.values.size(); ++i) {
+    const Value &own = whole.values[i], &there = other.values[i];
+    need(own.kind == there.kind && own.shape.size() == there.shape.size() && own.shape_at(m) == there.shape_at(m));
+    need(own.tensor.defined() == there.tensor.defined());
+    need(!own.tensor.defined() || same_constant(own.tensor, there.tensor));
+  }
+  for (std::size_t i = 0; i < whole.nodes.size(); ++i) {
+    const Node &own = whole.nodes[i], &there = other.nodes[i];
+    need(own.op == there.op && own.inputs == there.inputs && own.results == there.results);
+    const std::string text = own.by_batch.empty() ? own.op->write(own.attributes) : text_at(own.by_batch, m);
+    need(text == there.op->write(there.attributes));
+  }
+}
+
 Structure trace_once(const std::string& name, const Function& function, const std::vector<Tensor>& examples,
                      const TraceRun& run) {
   const NoGrad no_grad;
@@ -196,12 +219,25 @@ Structure trace_once(const std::string& name, const Function& function, const st
   return tracer.finish(function(examples));
 }
 
-/// An example with one row more: its elements do not matter.
-Tensor with_one_more(const Tensor& example, bool runs) {
-  if (runs) return operators::cat({example, example.slice(0, 0, 1)});
-  Shape shape = example.shape();
-  ++shape[0];
-  return Tensor(shape, example.dtype());
+/// Examples with more rows: their elements do not matter.
+std::vector<Tensor> with_more(const std::vector<Tensor>& examples, std::int64_t more, bool runs) {
+  std::vector<Tensor> larger;
+  for (const Tensor& example : examples) {
+    Shape shape = example.shape();
+    shape[0] = more;
+    if (runs) {
+      larger.push_back(operators::cat({example, operators::expand(example.slice(0, 0, 1), shape)}));
+    } else {
+      shape[0] += example.size(0);
+      larger.emplace_back(shape, example.dtype());
+    }
+  }
+  return larger;
+}
+
+/// Other batches at which the sizes must be where the first two say: near, and, where nothing is computed, far away.
+std::vector<std::int64_t> further(bool runs) {
+  return runs ? std::vector<std::int64_t>{11} : std::vector<std::int64_t>{11, 1021};
 }
 
 Structure traced(const std::string& name, const Function& function, const std::vector<Tensor>& examples, bool batch,
@@ -210,15 +246,32 @@ Structure traced(const std::string& name, const Function& function, const std::v
   const auto follows = [&](const Tensor& x) { return x.rank() > 0 && x.size(0) == examples[0].size(0); };
   if (!batch || examples.empty() || examples[0].numel() == 0 || !std::ranges::all_of(examples, follows))
     return structure;
-  std::vector<Tensor> larger;
-  for (const Tensor& example : examples) larger.push_back(with_one_more(example, run.runs));
+  const auto at_more = [&](std::int64_t more) {
+    return trace_once(name, function, with_more(examples, more, run.runs), run);
+  };
   const std::int64_t n = examples[0].size(0);
+  Structure whole = structure;
   try {
-    join(structure, trace_once(name, function, larger, run), n, n + 1);
+    join(whole, at_more(1), n, n + 1);
   } catch (const GraphError&) {  // all sizes stay fixed
+    return structure;
   } catch (const ShapeError&) {  // the program takes this batch alone
+    return structure;
   }
-  return structure;
+  for (const std::int64_t more : further(run.runs)) {
+    std::optional<Structure> other;
+    try {
+      other = at_more(more);
+    } catch (const Error&) {  // too many for the program, which will say so
+      continue;
+    }
+    try {
+      check_at(whole, *other, n + more);
+    } catch (const GraphError&) {
+      return structure;
+    }
+  }
+  return whole;
 }
 
 /// Without running its operators, unless an operator needs the elements of a result: of a matrix to invert, of a mask

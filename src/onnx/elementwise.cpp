@@ -22,10 +22,17 @@ namespace {
 
 /// Operators compute with int8 as int32, and wrap around.
 Tensor widened(const Tensor& x) { return x.dtype() == DType::int8 ? op::cast(x, DType::int32) : x; }
+/// An integer as one of fewer bits: the upper ones are lost. op::cast saturates.
+Tensor wrapped(const Tensor& given, DType dtype) {
+  const Tensor x = given.dtype() == DType::uint8 ? op::cast(given, DType::int32) : given;
+  const std::int64_t values = std::int64_t{1} << (8 * size_of(dtype));
+  const Tensor low = op::bitwise_and(x, full({}, values - 1, x.dtype()));
+  if (dtype == DType::uint8) return op::cast(low, dtype);
+  const auto whole = static_cast<double>(values);
+  return op::cast(op::where(op::greater_equal(low, whole / 2), op::sub(low, whole), low), dtype);
+}
 Tensor narrowed(const Tensor& x, DType dtype) {
-  if (dtype != DType::int8 || x.dtype() == dtype) return x;
-  const Tensor low = op::bitwise_and(x, full({}, 255, x.dtype()));
-  return op::cast(op::where(op::greater(low, 127.0), op::sub(low, 256.0), low), dtype);
+  return dtype != DType::int8 || x.dtype() == dtype ? x : wrapped(x, dtype);
 }
 
 using Unary = Tensor (*)(const Tensor&);
@@ -96,7 +103,17 @@ Results clip(const Call& call) {
   return {narrowed(result, x.dtype())};
 }
 
-Results cast_to(const Tensor& x, DType dtype) { return {x.dtype() == dtype ? x : op::cast(x, dtype)}; }
+Results cast_to(const Tensor& given, DType dtype) {
+  if (given.dtype() == dtype) return {given};
+  const Tensor x = widened(given);
+  if (x.dtype() == dtype) return {x};
+  const bool integers = is_integer(x) && !is_floating(dtype) && dtype != DType::boolean;
+  const bool loses = integers && (size_of(dtype) < size_of(x.dtype()) || dtype == DType::int8);
+  return {loses ? wrapped(x, dtype) : op::cast(x, dtype)};
+}
+
+/// Not a number stays what it is.
+Tensor sign(const Tensor& x) { return is_floating(x.dtype()) ? op::where(op::isnan(x), x, op::sign(x)) : op::sign(x); }
 
 Results cast(const Call& call) {
   call.ignore({"saturate", "round_mode"});  // of eight-bit floats
@@ -118,7 +135,7 @@ void append_elementwise(Table& table) {
            {"Asinh", op::asinh}, {"Atan", op::atan}, {"Atanh", op::atanh}, {"Ceil", op::ceil},
            {"Cos", op::cos},     {"Cosh", op::cosh}, {"Erf", op::erf},     {"Exp", op::exp},
            {"Floor", op::floor}, {"Log", op::log},   {"Neg", op::neg},     {"Reciprocal", op::reciprocal},
-           {"Round", op::round}, {"Sign", op::sign}, {"Sin", op::sin},     {"Sinh", op::sinh},
+           {"Round", op::round}, {"Sign", sign},     {"Sin", op::sin},     {"Sinh", op::sinh},
            {"Sqrt", op::sqrt},   {"Tan", op::tan},   {"Tanh", op::tanh},   {"Sigmoid", op::sigmoid},
        })
     table[name] = unary(function);

@@ -108,7 +108,9 @@ Results compress(const Call& call) {
 Results unique(const Call& call) {
   op::UniqueOptions options{.sorted = call.integer("sorted", 1) != 0};
   if (call.has_attribute("axis")) options.dim = call.integer("axis");
-  return op::unique(call.input(0), options);
+  Results results = op::unique(call.input(0), options);
+  if (!options.dim) results[2] = op::reshape(results[2], {-1});  // positions in the flattened input
+  return results;
 }
 
 }  // namespace

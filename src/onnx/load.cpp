@@ -218,12 +218,14 @@ graph::Graph Importer::finished(const graph::Graph& traced) const {
       all.insert(plain_name(name));
     }
   std::set<std::string> taken;
+  const auto name = [&](graph::Value& value, const std::string& wanted) {
+    value.name = wanted;
+    for (int k = 2; !taken.insert(value.name).second; ++k) value.name = message(wanted, "_", k);
+  };
   for (const int id : structure.inputs) taken.insert(structure.values[id].name);
-  for (std::size_t i = 0; i < structure.results.size(); ++i) {
-    graph::Value& value = structure.values[structure.results[i]];
-    value.name = plain_name(model_.graph.outputs[i].name);
-    taken.insert(value.name);
-  }
+  // An output that is an input, or another output, has a name of its own as well.
+  for (std::size_t i = 0; i < structure.results.size(); ++i)
+    name(structure.values[structure.results[i]], plain_name(model_.graph.outputs[i].name));
   const std::set<int> results(structure.results.begin(), structure.results.end());
   for (std::size_t id = 0; id < structure.values.size(); ++id) {
     graph::Value& value = structure.values[id];
@@ -231,8 +233,7 @@ graph::Graph Importer::finished(const graph::Graph& traced) const {
     if (value.tensor.defined())
       if (const auto found = names.find(value.tensor.shared_storage().get()); found != names.end())
         value.name = plain_path(found->second, all);
-    const std::string wanted = value.name;
-    for (int k = 2; !taken.insert(value.name).second; ++k) value.name = message(wanted, "_", k);
+    name(value, std::string(value.name));
   }
   join_patterns(structure);
   graph::remove_dead(structure);

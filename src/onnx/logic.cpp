@@ -27,6 +27,11 @@ Operator bitwise(Binary function) {
   };
 }
 
+Results bitwise_not(const Call& call) {
+  const Tensor& x = call.input(0);  // -1 - x of int8 fits
+  return {x.dtype() == DType::int8 ? op::cast(op::bitwise_not(widened(x)), DType::int8) : op::bitwise_not(x)};
+}
+
 Results is_infinite(const Call& call) {
   const Tensor& x = call.input(0);
   const bool negative = call.integer("detect_negative", 1) != 0, positive = call.integer("detect_positive", 1) != 0;
@@ -58,7 +63,7 @@ void append_logic(Table& table) {
   table["BitwiseAnd"] = bitwise(op::bitwise_and);
   table["BitwiseOr"] = bitwise(op::bitwise_or);
   table["BitwiseXor"] = bitwise(op::bitwise_xor);
-  table["BitwiseNot"] = [](const Call& call) { return Results{op::bitwise_not(call.input(0))}; };
+  table["BitwiseNot"] = bitwise_not;
   table["BitShift"] = bit_shift;
   table["IsNaN"] = [](const Call& call) { return Results{op::isnan(call.input(0))}; };
   table["IsInf"] = is_infinite;

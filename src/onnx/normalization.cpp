@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "onnx/table.hpp"
 
 namespace tern::onnx {
@@ -46,7 +48,13 @@ Results batch_norm(const Call& call) {
 
 Results instance_norm(const Call& call) {
   const double epsilon = call.number("epsilon", 1e-5f);
-  return {op::instance_norm(call.input(0), call.input(1), call.input(2), epsilon)};
+  const Tensor &x = call.input(0), &scale = call.input(1), &bias = call.input(2);
+  const bool single =
+      x.rank() > 2 && std::all_of(x.shape().begin() + 2, x.shape().end(), [](auto n) { return n == 1; });
+  if (!single) return {op::instance_norm(x, scale, bias, epsilon)};
+  // One value less itself, which the operator refuses: in training it would learn nothing.
+  const Tensor normal = op::mul(op::sub(x, x), per_channel(scale, x));
+  return {op::add(normal, per_channel(bias, x))};
 }
 
 /// Mean and 1 / sqrt(variance + epsilon) are results as well.

@@ -5,6 +5,20 @@
 
 namespace tern::onnx {
 
+Windows extended(Windows windows, const Tensor& x) {
+  if (!windows.ceil) return windows;
+  windows.ceil = false;
+  for (std::size_t d = 0; d < windows.kernel.size(); ++d) {
+    const std::int64_t size = x.size(static_cast<std::int64_t>(d) + 2), stride = windows.stride[d];
+    const std::int64_t reach = (windows.kernel[d] - 1) * windows.dilation[d] + 1;
+    const std::int64_t room = size + windows.before[d] + windows.after[d] - reach;
+    std::int64_t outputs = (room + stride - 1) / stride + 1;
+    if ((outputs - 1) * stride >= size + windows.before[d]) --outputs;  // it starts in the padding
+    windows.after[d] += std::max<std::int64_t>((outputs - 1) * stride - room, 0);
+  }
+  return windows;
+}
+
 namespace {
 
 Windows pool_of(const Call& call, const Tensor& x) {
@@ -60,6 +74,7 @@ Results max_pool(const Call& call) {
   if (!is_floating(dtype)) x = op::cast(x, DType::float32);  // eight bits
   if (beyond_kernels(windows)) {
     if (call.wants(1)) call.refuse("has wide padding and wants positions", "leave the positions out");
+    windows = extended(windows, x);
     x = padded(x, windows, -std::numeric_limits<double>::infinity());
     windows.before.assign(windows.kernel.size(), 0);
     windows.after = windows.before;
@@ -104,20 +119,6 @@ Tensor window_sums(const Tensor& x, const Windows& windows) {
                                   .end_padding = pair_of(windows.after, 0),
                                   .groups = channels};
   return narrowed(op::conv2d(widened(x), ones({channels, 1, kernel.h, kernel.w}, x.dtype()), {}, options), x.rank());
-}
-
-/// The windows with the padding that the last one needs where outputs are rounded up.
-Windows extended(Windows windows, const Tensor& x) {
-  if (!windows.ceil) return windows;
-  for (std::size_t d = 0; d < windows.kernel.size(); ++d) {
-    const std::int64_t size = x.size(static_cast<std::int64_t>(d) + 2), stride = windows.stride[d];
-    const std::int64_t reach = (windows.kernel[d] - 1) * windows.dilation[d] + 1;
-    const std::int64_t room = size + windows.before[d] + windows.after[d] - reach;
-    std::int64_t outputs = (room + stride - 1) / stride + 1;
-    if ((outputs - 1) * stride >= size + windows.before[d]) --outputs;  // it starts in the padding
-    windows.after[d] += std::max<std::int64_t>((outputs - 1) * stride - room, 0);
-  }
-  return windows;
 }
 
 /// The sum of each window divided by the number of its elements, both as sums of windows.

@@ -158,7 +158,7 @@ Results max_pool(const Call& call) {
   if (x.rank() != 4) call.refuse(message("has an input ", x.shape()), "one or two spatial dimensions");
   call.ignore({"storage_order"});
   const Integers sizes(call.input(0).shape().begin() + 2, call.input(0).shape().end());
-  const Windows windows = windows_of(call, sizes, call.integers("kernel_shape"));
+  Windows windows = windows_of(call, sizes, call.integers("kernel_shape"));
   op::QuantizedPoolOptions options{.stride = pair_of(windows.stride, 1),
                                    .padding = pair_of(windows.before, 0),
                                    .dilation = pair_of(windows.dilation, 1),
@@ -166,6 +166,8 @@ Results max_pool(const Call& call) {
   Tensor padded = x;
   const Pair kernel = pair_of(windows.kernel, 1);
   if (windows.before != windows.after || 2 * options.padding.h > kernel.h || 2 * options.padding.w > kernel.w) {
+    windows = extended(windows, call.input(0));
+    options.ceil_mode = false;
     const Pair end = pair_of(windows.after, 0);
     padded = op::pad(x, {{2, options.padding.h, end.h}, {3, options.padding.w, end.w}}, 0);  // the least number
     options.padding = 0;

@@ -61,7 +61,8 @@ Results reduce(const Call& call) {
 
 template <Tensor (*function)(const Tensor&, std::int64_t, bool)>
 Results position(const Call& call) {
-  const Tensor& x = call.input(0);
+  const Tensor& given = call.input(0);
+  const Tensor x = given.dtype() == DType::int8 ? op::cast(given, DType::int32) : given;
   const int axis = axis_of(call, call.integer("axis", 0), x.rank());
   const bool keep = call.integer("keepdims", 1) != 0;
   if (call.integer("select_last_index", 0) == 0) return {function(x, axis, keep)};
@@ -74,7 +75,7 @@ Results cumulative(const Call& call) {
   const int axis = axis_of(call, call.known_integer(1), x.rank());
   const bool backwards = call.integer("reverse", 0) != 0, exclusive = call.integer("exclusive", 0) != 0;
   if (backwards) x = op::flip(x, {axis});
-  if (exclusive) {
+  if (exclusive && x.size(axis) > 0) {
     const bool product =
         function == static_cast<Tensor (*)(const Tensor&, std::int64_t, std::optional<DType>)>(op::cumprod);
     x = op::pad(x, {{axis, 1, -1}}, product ? 1 : 0);

@@ -14,6 +14,9 @@ struct Windows {
 /// The attributes of a node whose input has these spatial sizes.
 Windows windows_of(const Call& call, const Integers& sizes, const Integers& kernel);
 
+/// The same where outputs are rounded up, with the padding that the last window needs: none starts in the padding.
+Windows extended(Windows windows, const Tensor& x);
+
 /// One dimension more in front of the spatial ones, of size 1, where there is one: kernels have two.
 Tensor widened(const Tensor& x);
 /// Back again, to `rank` dimensions.

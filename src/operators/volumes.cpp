@@ -33,9 +33,8 @@ Tensor as_images(const Tensor& x) {
   const Shape& s = x.shape();
   return permute(x, {0, 2, 1, 3, 4}).reshape({s[0] * s[2], s[1], s[3], s[4]});
 }
-Tensor as_volumes(const Tensor& images, std::int64_t n) {
+Tensor as_volumes(const Tensor& images, std::int64_t n, std::int64_t frames) {
   const Shape& s = images.shape();
-  const std::int64_t frames = n == 0 ? 0 : s[0] / n;
   return permute(images.reshape({n, frames, s[1], s[2], s[3]}), {0, 2, 1, 3, 4});
 }
 
@@ -71,7 +70,7 @@ Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias, const C
                               .end_padding = plane(options.end_padding),
                               .groups = options.groups,
                               .activation = options.activation}),
-                      n);
+                      n, frames);
   });
 }
 

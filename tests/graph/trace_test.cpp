@@ -195,6 +195,26 @@ TEST_CASE("trace: sizes that follow the batch are written as such, others are fi
   });
   CHECK(fixed.structure().batch == 0);
   CHECK_THROWS_AS(fixed(numbers({3, 6})), ShapeError);
+  // Sizes at two batches lie on a line, whatever they are: others show what they follow.
+  const std::vector<std::function<Tensor(const Tensor&)>> curved{
+      [](const Tensor& x) { return x.slice(0, 0, x.size(0) / 2); },
+      [](const Tensor& x) {
+        return op::expand(x.slice(0, 0, 1), {x.size(0) * x.size(0), 6});
+      },
+      [](const Tensor& x) { return x.slice(0, x.size(0) % 2, 2); },
+      [](const Tensor& x) { return x.slice(0, 0, std::min<std::int64_t>(x.size(0), 8)); },
+      [](const Tensor& x) { return x.size(0) > 100 ? op::relu(x) : op::neg(x); }};
+  for (std::size_t i = 0; i < curved.size(); ++i) {
+    INFO("function " << i);
+    const graph::Graph graph = traced(curved[i]);
+    CHECK(graph.structure().batch == 0);
+    CHECK(difference_of({graph(numbers({2, 6}))}, {curved[i](numbers({2, 6}))}) == "");
+    CHECK_THROWS_AS(graph(numbers({12, 6})), ShapeError);
+  }
+  // A program that takes few examples follows the batch as far as that.
+  const Tensor table = numbers({5, 6});
+  const graph::Graph few = traced([&](const Tensor& x) { return op::add(x, table.slice(0, 0, x.size(0))); });
+  CHECK(difference_of({few(numbers({5, 6}))}, {op::add(numbers({5, 6}), table)}) == "");
 }
 
 TEST_CASE("trace: inputs that share their elements, with each other or with the program, are distinguished",

@@ -105,6 +105,16 @@ TEST_CASE("edges: batch norm of no images", "[operators]") {
   });
 }
 
+TEST_CASE("edges: a convolution of no volumes has their sizes", "[operators]") {
+  const Tensor x = Tensor({0, 2, 5, 8, 7}).fill_(0).set_requires_grad();
+  const Tensor weight = ones({4, 2, 2, 3, 3}).set_requires_grad();
+  const Tensor y = op::conv3d(x, weight, {}, {.stride = 2, .dilation = {3, 1, 1}});
+  CHECK(y.shape() == Shape{0, 4, 1, 3, 3});
+  op::sum(y).backward();
+  CHECK(x.grad().shape() == x.shape());
+  CHECK(op::sum(op::abs(weight.grad())).item() == 0);
+}
+
 TEST_CASE("edges: an update takes gradients of its parameters' shapes, not only of as many elements", "[operators]") {
   const Tensor parameter = ones({2, 3}), rate = ones({1}), count = zeros({1}, DType::int64);
   for (const Shape& shape : {Shape{3, 2}, Shape{6}, Shape{2, 3, 1}, Shape{2, 2}}) {

@@ -7,8 +7,8 @@
 namespace tern::graph {
 
 struct TraceOptions {
-  /// Whether the first dimension of every input is a batch of any size: the program is called a second time, with one
-  /// example more, to see which sizes follow it. Where the two calls differ in more than sizes, all sizes are fixed.
+  /// Whether the first dimension of every input is a batch of any size: the program is called again with more examples,
+  /// to see which sizes follow it in a line. Where the calls differ in more than that, all sizes are fixed.
   bool batch = true;
   std::vector<std::string> inputs = {};  ///< names of the inputs; "x", or "x0", "x1", ... when absent
 };
