@@ -152,7 +152,7 @@ TEST_CASE("recurrent: the algorithms of cuda agree with vectorized, recorded too
         const Device device("vectorized");
         expected = layer.all();
       }
-      for (const char* algorithm : {"persistent", "clustered", "steps"}) {
+      for (const char* algorithm : {"one_cluster", "persistent", "clustered", "steps"}) {
         INFO((lstm ? "lstm" : "gru") << " of width " << width << ", batch " << batch << ", " << algorithm);
         {
           const Device rounds("cuda", {.precision = Precision::tf32});

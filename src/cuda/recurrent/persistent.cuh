@@ -112,7 +112,11 @@ __global__ void __launch_bounds__(most_warps * 32, 1)
       const bool has_item = item_row < count && unit < work.p.width;
       const std::int64_t n = begin + row + item_row;
       typename Work::Item item{};
-      if (has_item) item = work.load(round, n, unit);
+      float carry = 0;
+      if (has_item) {
+        item = work.load(round, n, unit);
+        carry = work.carried(round, n, unit);
+      }
       const auto copy = [&](int from, int buffer) {
         if (from < rows)
           copy_states(tiles + buffer * plan.tile * plan.stride, plan.stride,
@@ -139,7 +143,10 @@ __global__ void __launch_bounds__(most_warps * 32, 1)
             for (int c = 0; c < plan.partials(); ++c)
               sums[s] += partials[place + (c * plan.tile + item_row) * plan.pitch + item_unit * Work::sums + s];
       }
-      if (has_item) work.finish(round, n, unit, item, sums);
+      if (has_item) {
+        work.finish(round, n, unit, item, carry, sums);
+        work.keep(n, unit, carry);
+      }
     }
     if (round + 1 < rounds) mark_finished(flags + part, static_cast<int>(round) + 1);
   }

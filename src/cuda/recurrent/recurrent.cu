@@ -1,5 +1,5 @@
-// LSTM and GRU over whole sequences: one kernel that keeps the weights, whose blocks may share sums in clusters, or a
-// product and a kernel for each step.
+// LSTM and GRU over whole sequences: one kernel that keeps the weights, whose blocks may share sums in clusters or be
+// one cluster, or a product and a kernel for each step.
 
 #include <array>
 #include <mutex>
@@ -7,6 +7,7 @@
 #include "cuda/choice.cuh"
 #include "cuda/cuda.hpp"
 #include "cuda/elementwise.cuh"
+#include "cuda/recurrent/one_cluster.cuh"
 #include "cuda/recurrent/persistent.cuh"
 
 namespace tern::cuda::recurrence {
@@ -40,7 +41,9 @@ __global__ void step_kernel(Work work, std::int64_t round, const float* products
     float sums[Work::sums] = {};
     if (products != nullptr)
       for (int s = 0; s < Work::sums; ++s) sums[s] = products[(n * Work::sums + s) * width + u];
-    work.finish(round, n, u, work.load(round, n, u), sums);
+    float carry = work.carried(round, n, u);
+    work.finish(round, n, u, work.load(round, n, u), carry, sums);
+    work.keep(n, u, carry);
   }
 }
 
@@ -77,13 +80,19 @@ const Room& room_of(int device) {
   return rooms[at];
 }
 
-Plan plan_for(const Problem& p, bool clusters) {
-  const Layer layer{.batch = p.batch,
-                    .width = p.width,
-                    .length = p.backward ? p.gates * p.width : p.width,
-                    .sums = p.backward ? 1 : p.gates};
-  return plan_of(layer, clusters, p.precision != Precision::strict, room_of(p.device));
+Layer layer_of(const Problem& p) {
+  return {.batch = p.batch,
+          .width = p.width,
+          .length = p.backward ? p.gates * p.width : p.width,
+          .sums = p.backward ? 1 : p.gates,
+          .made = p.backward ? p.gates : 1};
 }
+
+Plan plan_for(const Problem& p, bool clusters) {
+  return plan_of(layer_of(p), clusters, p.precision != Precision::strict, room_of(p.device));
+}
+
+ClusterPlan cluster_plan_for(const Problem& p) { return cluster_plan_of(layer_of(p), room_of(p.device)); }
 
 template <bool clusters>
 bool fits_persistent(const Problem& p) {
@@ -107,6 +116,15 @@ void run_persistent(Context& context, const Problem& p, const Work& work, int, v
   launch_it(context, work, plan, p.aligned, static_cast<int*>(workspace));
 }
 
+template <class Work>
+void run_one_cluster(Context& context, const Problem& p, const Work& work, int, void*) {
+  const ClusterPlan plan = cluster_plan_for(p);
+  const auto launch_it = plan.vectors == 1   ? launch_one_cluster<Scalars<1, 4>, Work>
+                         : plan.vectors == 2 ? launch_one_cluster<Scalars<2, 2>, Work>
+                                             : launch_one_cluster<Scalars<4, 1>, Work>;
+  launch_it(context, work, plan);
+}
+
 // ---- the choice ----
 
 template <class Work, bool clusters>
@@ -117,6 +135,11 @@ const Algorithm<Problem, Work> persistent{
     .run = run_persistent<Work, clusters>,
     .cost = [](const Problem& p) { return plan_for(p, clusters).cost; }};
 template <class Work>
+const Algorithm<Problem, Work> one_cluster{.name = "one_cluster",
+                                           .fits = [](const Problem& p) { return cluster_plan_for(p).fits(); },
+                                           .run = run_one_cluster<Work>,
+                                           .cost = [](const Problem& p) { return cluster_plan_for(p).cost; }};
+template <class Work>
 const Algorithm<Problem, Work> steps{
     .name = "steps",
     .workspace = [](const Problem& p,
@@ -126,7 +149,8 @@ const Algorithm<Problem, Work> steps{
 
 template <class Work>
 void run(Context& context, const Work& work, int gates, const Sequence& sizes) {
-  static const std::array algorithms{&persistent<Work, false>, &persistent<Work, true>, &steps<Work>};
+  static const std::array algorithms{&one_cluster<Work>, &persistent<Work, false>, &persistent<Work, true>,
+                                     &steps<Work>};
   Problem problem{sizes};
   problem.gates = gates;
   problem.backward = Work::backward;
