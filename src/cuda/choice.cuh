@@ -84,6 +84,8 @@ class Prepared {
         arrays_(arrays),
         chosen_(choose(context, decision, algorithms, problem, arrays)),
         workspace_(context, chosen_.algorithm->bytes(problem, chosen_.plan)) {}
+  const Algorithm<Problem, Arrays>* algorithm() const { return chosen_.algorithm; }
+  Arrays& arrays() { return arrays_; }
   /// Runs all its work on the stream of `where`.
   void run(Context& where) const {
     chosen_.algorithm->run(where, problem_, arrays_, chosen_.plan, workspace_.template as<void>());

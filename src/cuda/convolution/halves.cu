@@ -120,16 +120,30 @@ const Algorithm converted_forward{.name = "general",
                                                library_forward.plan_after(problem, -1) < 0;
                                       },
                                   .run = run_converted};
-constexpr std::array forward{&fused_epilogue_forward, &product_forward, &library_forward, &converted_forward};
+constexpr std::array forward{&implicit_halves_first, &fused_epilogue_forward, &product_forward,
+                             &library_forward,       &implicit_halves_last,   &converted_forward};
 
+/// With `added`, y becomes after(y + added) where the algorithm can do that. Whether it did.
 template <class T>
-void conv2d(Context& context, T* y, const T* x, const T* weight, const T* bias, const Conv2d& shape) {
-  if (shape.layout != Layout::channels_last || !runs<T>(context, shape))
-    return converted(context, y, x, weight, bias, shape);
+bool convolve(Context& context, T* y, const T* x, const T* weight, const T* bias, const Conv2d& shape,
+              const T* added = nullptr, Activation after = Activation::none) {
+  if (shape.layout != Layout::channels_last || !runs<T>(context, shape)) {
+    converted(context, y, x, weight, bias, shape);
+    return false;
+  }
   Problem problem = problem_for<T>(context, Pass::forward, shape);
   const Arrays arrays{const_cast<T*>(x), const_cast<T*>(weight), y, const_cast<T*>(bias)};
   problem.inputs = alignments_of(arrays);
-  cuda::Prepared<Problem, Arrays>(context, "conv2d", forward, problem, arrays).run(context);
+  cuda::Prepared<Problem, Arrays> work(context, "conv2d", forward, problem, arrays);
+  const bool adds = work.algorithm() == &implicit_halves_first || work.algorithm() == &implicit_halves_last;
+  if (adds) work.arrays().added = added, work.arrays().after = after;
+  work.run(context);
+  return adds;
+}
+
+template <class T>
+void conv2d(Context& context, T* y, const T* x, const T* weight, const T* bias, const Conv2d& shape) {
+  convolve(context, y, x, weight, bias, shape);
 }
 
 /// What conv2d, an addition and an activation compute one after the other.
@@ -148,8 +162,8 @@ void conv2d_add(Context& context, T* y, const T* x, const T* weight, const T* bi
                 const Conv2d& shape) {
   Conv2d plain = shape;
   plain.activation = Activation::none;
-  conv2d(context, y, x, weight, bias, plain);
-  map(context, Span(plain).count, AddActivated<T>{shape.activation}, y, y, added);
+  if (!convolve(context, y, x, weight, bias, plain, added, shape.activation))
+    map(context, Span(plain).count, AddActivated<T>{shape.activation}, y, y, added);
 }
 
 // ---- backward ----

@@ -353,6 +353,7 @@ Packed::Packed(const Problem& requested, const Task& task, const Arrays& arrays,
   y_ = place(task.takes_y, arrays.y, task.packed.outputs(), requested.pass == Pass::forward && task.packed.float_out);
   workspace_ = parts_.take(engine_bytes);
   engine_ = task.flipped ? Arrays{y_, weight_, image_, arrays.bias} : Arrays{image_, weight_, y_, arrays.bias};
+  engine_.added = arrays.added, engine_.after = arrays.after;
 }
 
 void Packed::before(const Context& context) const {

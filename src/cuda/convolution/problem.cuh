@@ -58,6 +58,8 @@ struct Problem : Conv2d {
 struct Arrays {
   void *x = nullptr, *weight = nullptr, *y = nullptr, *bias = nullptr;
   std::uint8_t* index = nullptr;
+  const void* added = nullptr;  ///< after a forward pass by an algorithm that can: y = after(y + added)
+  Activation after = Activation::none;
 };
 
 inline Alignments alignments_of(const Arrays& arrays) {

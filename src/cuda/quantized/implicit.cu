@@ -1,367 +1,33 @@
-// Convolutions of stored numbers as matrix products on the tensor cores: rows are the positions of all images, columns
-// are output channels, and the sum runs over (kernel row, kernel column, channel). Both factors are contiguous along
-// the sum; a ring of stages in shared memory is filled ahead. Where tiles are few, the blocks of a cluster share sums.
+// Convolutions of stored numbers on tensor cores. Sums of integers have the same bits in any order, so the tiles do not
+// change a result.
 
-#include <cooperative_groups.h>
-
-#include <algorithm>
-#include <bit>
-#include <cmath>
-#include <type_traits>
-
-#include "cuda/async_copy.cuh"
-#include "cuda/elementwise.cuh"
+#include "cuda/implicit_tiles.cuh"
 #include "cuda/quantized/problem.cuh"
 
 namespace tern::cuda::eight_bits {
 namespace {
 
-constexpr int depth = 128;  // numbers of the sum in a stage: a line of shared memory has all banks
-
-/// A block's part of the product, its warps, its stages, and how many blocks share a multiprocessor.
-template <int tile_rows, int tile_columns, int warps_by_row, int warps_by_column, int stage_count, int blocks_resident>
-struct Tile {
-  static constexpr int rows = tile_rows, columns = tile_columns, warps_m = warps_by_row, warps_n = warps_by_column,
-                       stages = stage_count, resident = blocks_resident;
-  static constexpr int threads = 32 * warps_m * warps_n, warp_rows = rows / warps_m, warp_columns = columns / warps_n;
-  static constexpr int stage_bytes = (rows + columns) * depth;
-  static constexpr int pitch = columns + 8;  // of the sums: rows 8 banks apart
-  static constexpr int ring_bytes = std::max(stages * stage_bytes, rows* pitch * 4);
-  static constexpr std::size_t shared_bytes = ring_bytes + rows * 8;
-};
+using namespace implicit_tiles;
 
 struct Product {
+  Factors factors;
   QuantizedArrays arrays;
   Rescale rescale;
-  int positions, O, C, length, H, W, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, pitch;
-  Divisor<std::uint32_t> OH, OW, KW, channels;
-  int tiles_n, split, per_split;  // blocks that share a sum, and the k of each
-  bool fours;                     // finish_fours() may be used
+  int pitch;
+  bool fours;  // finish_fours() may be used
 };
 
-/// Where the window of a row begins; beyond the last position it lies outside of every image.
-struct Row {
-  int place;  ///< in x
-  short h, w;
-};
-
-/// Byte `k` of a line of a stage. The 16-byte chunks of eight lines are permuted: reading one of each meets all banks.
-__device__ __forceinline__ int place_of(int line, int k) {
-  return line * depth + ((k / 16) ^ (line & 7)) * 16 + k % 16;
-}
-
-template <int bytes>
-__device__ __forceinline__ void copy_ahead(std::uint8_t* to, const void* from, bool inside) {
-  copy_async<bytes / 4>(reinterpret_cast<float*>(to), static_cast<const float*>(from), inside);
-}
-
-/// Four 8 x 16 blocks of numbers: each group of eight lanes supplies the line addresses of one.
-__device__ __forceinline__ void load_blocks(std::uint32_t (&to)[4], const std::uint8_t* from) {
-#if __CUDA_ARCH__ >= 800
-  const auto address = static_cast<unsigned>(__cvta_generic_to_shared(from));
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-               : "r"(address)
-               : "memory");
-#endif
-}
-
-/// sum += a b over a warp: 16 x 8 from 16 x 32 (uint8) and 32 x 8 (int8).
-__device__ __forceinline__ void multiply_add(std::int32_t (&sum)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
-                                             std::uint32_t b1) {
-#if __CUDA_ARCH__ >= 800
-  asm volatile(
-      "mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-      "{%0, %1, %2, %3};"
-      : "+r"(sum[0]), "+r"(sum[1]), "+r"(sum[2]), "+r"(sum[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-#endif
-}
-
-/// Fills stages. A thread copies the same `Unit` numbers of a line's sum for every `step`-th line; Unit 1: four
-/// numbers, one by one.
 template <class Tile, int Unit>
-struct Loader {
-  static constexpr int bytes = Unit == 1 ? 4 : Unit, pieces = depth / bytes, step = Tile::threads / pieces;
-  const Product& p;
-  const Row* rows;
-  int first_column;
-  int in_line = static_cast<int>(threadIdx.x) % pieces * bytes, line = static_cast<int>(threadIdx.x) / pieces;
-  std::uint32_t padding = static_cast<std::uint32_t>(p.rescale.x_zero) * 0x01010101u;
-
-  /// An offset in the window: by rows and columns, and from the window's place in x.
-  struct Tap {
-    int h, w, shift;
-  };
-  __device__ __forceinline__ Tap tap_of(int k) const {
-    int tap, c, kh, kw;
-    p.channels.split(k, tap, c);
-    p.KW.split(tap, kh, kw);
-    const int h = kh * p.dilation_h, w = kw * p.dilation_w;
-    return {h, w, (h * p.W + w) * p.C + c};
-  }
-  __device__ __forceinline__ bool inside(const Row& row, const Tap& tap) const {
-    return static_cast<unsigned>(row.h + tap.h) < static_cast<unsigned>(p.H) &&
-           static_cast<unsigned>(row.w + tap.w) < static_cast<unsigned>(p.W);
-  }
-
-  /// The numbers [k, k + depth) of the sum, zeros in the weights from `end` on: what stands in x there does not matter.
-  __device__ __forceinline__ void fill(std::uint8_t* stage, int k, int end) const {
-    k += in_line;
-    if constexpr (Unit == 1)
-      fill_singly(stage, k, end);
-    else
-      fill_ahead(stage, k, end);
-  }
-
-  __device__ __forceinline__ void fill_ahead(std::uint8_t* stage, int k, int end) const {
-    const bool summed = k < end;
-    if (summed) {
-      const Tap tap = tap_of(k);
-#pragma unroll 4
-      for (int i = line; i < Tile::rows; i += step) {
-        const Row row = rows[i];
-        std::uint8_t* const to = stage + place_of(i, in_line);
-        if (inside(row, tap)) {
-          copy_ahead<bytes>(to, p.arrays.x + (row.place + tap.shift), true);
-        } else {
-#pragma unroll
-          for (int word = 0; word < bytes / 4; ++word) reinterpret_cast<std::uint32_t*>(to)[word] = padding;
-        }
-      }
-    }
-#pragma unroll 4
-    for (int i = line; i < Tile::columns; i += step) {
-      const int o = first_column + i;
-      const bool exists = summed && o < p.O;
-      copy_ahead<bytes>(stage + place_of(Tile::rows + i, in_line), p.arrays.weight + (exists ? o * p.length + k : 0),
-                        exists);
-    }
-  }
-
-  __device__ __forceinline__ void fill_singly(std::uint8_t* stage, int k, int end) const {
-    Tap taps[4];
-#pragma unroll
-    for (int j = 0; j < 4; ++j) taps[j] = tap_of(min(k + j, p.length - 1));
-#pragma unroll 4
-    for (int i = line; i < Tile::rows; i += step) {
-      const Row row = rows[i];
-      std::uint32_t word = 0;
-#pragma unroll
-      for (int j = 0; j < 4; ++j)
-        word |= (inside(row, taps[j]) ? std::uint32_t{p.arrays.x[row.place + taps[j].shift]} : padding & 255u)
-                << (8 * j);
-      *reinterpret_cast<std::uint32_t*>(stage + place_of(i, in_line)) = word;
-    }
-#pragma unroll 4
-    for (int i = line; i < Tile::columns; i += step) {
-      const int o = first_column + i;
-      std::uint32_t word = 0;
-#pragma unroll
-      for (int j = 0; j < 4; ++j)
-        if (o < p.O && k + j < end)
-          word |= std::uint32_t{static_cast<std::uint8_t>(p.arrays.weight[o * p.length + k + j])} << (8 * j);
-      *reinterpret_cast<std::uint32_t*>(stage + place_of(Tile::rows + i, in_line)) = word;
-    }
-  }
-};
-
-/// A warp's sums: blocks of 16 x 8.
-template <class Tile>
-struct WarpSums {
-  static constexpr int blocks_m = Tile::warp_rows / 16, blocks_n = Tile::warp_columns / 8;
-  int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-  int in_m = warp / Tile::warps_n * Tile::warp_rows, in_n = warp % Tile::warps_n * Tile::warp_columns;
-  std::int32_t sum[blocks_m][blocks_n][4] = {};
-
-  /// Adds the first `count` numbers of a stage.
-  __device__ __forceinline__ void add(const std::uint8_t* stage, int count) {
-#pragma unroll
-    for (int k = 0; k < depth; k += 32) {
-      if (k >= count) break;
-      std::uint32_t a[blocks_m][4], b[blocks_n / 2][4];
-#pragma unroll
-      for (int m = 0; m < blocks_m; ++m)
-        load_blocks(a[m], stage + place_of(in_m + m * 16 + lane % 16, k + lane / 16 * 16));
-#pragma unroll
-      for (int n = 0; n < blocks_n / 2; ++n)
-        load_blocks(b[n],
-                    stage + place_of(Tile::rows + in_n + n * 16 + lane / 16 * 8 + lane % 8, k + lane / 8 % 2 * 16));
-#pragma unroll
-      for (int m = 0; m < blocks_m; ++m)
-#pragma unroll
-        for (int n = 0; n < blocks_n; ++n) multiply_add(sum[m][n], a[m], b[n / 2][n % 2 * 2], b[n / 2][n % 2 * 2 + 1]);
-    }
-  }
-  __device__ __forceinline__ void write(std::int32_t* to) const {
-#pragma unroll
-    for (int m = 0; m < blocks_m; ++m)
-#pragma unroll
-      for (int n = 0; n < blocks_n; ++n)
-#pragma unroll
-        for (int half = 0; half < 2; ++half)
-          *reinterpret_cast<int2*>(to + (in_m + m * 16 + half * 8 + lane / 4) * Tile::pitch + in_n + n * 8 +
-                                   lane % 4 * 2) = {sum[m][n][half * 2], sum[m][n][half * 2 + 1]};
-  }
-};
-
-/// Finishes this block's share of the tile, whose sums each block of the cluster has written to its shared memory.
-template <class Tile>
-__device__ __forceinline__ void finish_tile(const Product& p, const std::int32_t* sums, int first_row, int first_column,
-                                            int rank) {
-  constexpr int per_row = Tile::columns / 4, fours = Tile::rows * per_row;
-  const int share = (fours + p.split - 1) / p.split;
-  for (int e = rank * share + static_cast<int>(threadIdx.x); e < min(fours, (rank + 1) * share); e += Tile::threads) {
-    const int row = e / per_row, column = e % per_row * 4, position = first_row + row, o = first_column + column;
-    if (position >= p.positions || o >= p.O) continue;
-    std::int32_t total[4] = {};
-    for (int other = 0; other < p.split; ++other) {
-      const std::int32_t* from = sums;
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-      if (p.split > 1) from = cooperative_groups::this_cluster().map_shared_rank(sums, static_cast<unsigned>(other));
-#endif
-      const int4 part = *reinterpret_cast<const int4*>(from + row * Tile::pitch + column);
-      const std::int32_t parts[4]{part.x, part.y, part.z, part.w};
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        total[i] =
-            static_cast<std::int32_t>(static_cast<std::uint32_t>(total[i]) + static_cast<std::uint32_t>(parts[i]));
-    }
+__global__ void __launch_bounds__(Tile::threads, Tile::resident) implicit_kernel(const __grid_constant__ Product p) {
+  extern __shared__ __align__(128) std::uint8_t ring[];
+  run_tile<Tile, Unit, Bytes>(ring, p.factors, [&](int position, int o, const std::int32_t(&sums)[4]) {
     const std::int64_t at = static_cast<std::int64_t>(position) * p.pitch + o;
-    if (p.fours) {
-      finish_fours(p.arrays, total, at, o, p.rescale);
-      continue;
-    }
+    if (p.fours) return finish_fours(p.arrays, sums, at, o, p.rescale);
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      if (o + i < p.O) finish(p.arrays, total[i], at + i, o + i, p.rescale);
-  }
+      if (o + i < p.factors.O) finish(p.arrays, sums[i], at + i, o + i, p.rescale);
+  });
 }
-
-template <class Tile, int Unit>
-__global__ void __launch_bounds__(Tile::threads, Tile::resident) product_kernel(const __grid_constant__ Product p) {
-  extern __shared__ __align__(128) std::uint8_t ring[];
-  Row* const rows = reinterpret_cast<Row*>(ring + Tile::ring_bytes);
-  const int rank = static_cast<int>(blockIdx.x) % p.split, tile = static_cast<int>(blockIdx.x) / p.split;
-  const int first_row = tile / p.tiles_n * Tile::rows, first_column = tile % p.tiles_n * Tile::columns;
-  for (int i = static_cast<int>(threadIdx.x); i < Tile::rows; i += Tile::threads) {
-    auto image = static_cast<std::uint32_t>(first_row + i);
-    const bool exists = first_row + i < p.positions;
-    const int w = static_cast<int>(p.OW.split(image)) * p.stride_w - p.pad_w;
-    const int h = static_cast<int>(p.OH.split(image)) * p.stride_h - p.pad_h;
-    rows[i] = {((static_cast<int>(image) * p.H + h) * p.W + w) * p.C, static_cast<short>(exists ? h : -32768),
-               static_cast<short>(w)};
-  }
-  begin_kernel();
-  __syncthreads();
-  const Loader<Tile, Unit> loader{p, rows, first_column};
-  WarpSums<Tile> sums;
-  const int begin = rank * p.per_split, end = min(begin + p.per_split, p.length);
-  const int steps = max(0, (end - begin + depth - 1) / depth);
-#pragma unroll
-  for (int stage = 0; stage < Tile::stages - 1; ++stage) {
-    if (stage < steps) loader.fill(ring + stage * Tile::stage_bytes, begin + stage * depth, end);
-    commit_copies();
-  }
-#pragma unroll 1
-  for (int at = 0; at < steps; ++at) {
-    await_copies<Tile::stages - 2>();
-    __syncthreads();
-    const int next = at + Tile::stages - 1;
-    if (next < steps) loader.fill(ring + next % Tile::stages * Tile::stage_bytes, begin + next * depth, end);
-    commit_copies();
-    sums.add(ring + at % Tile::stages * Tile::stage_bytes, end - begin - at * depth);
-  }
-  __syncthreads();
-  auto* const own = reinterpret_cast<std::int32_t*>(ring);
-  sums.write(own);
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  if (p.split > 1)
-    cooperative_groups::this_cluster().sync();
-  else
-#endif
-    __syncthreads();
-  finish_tile<Tile>(p, own, first_row, first_column, rank);
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  if (p.split > 1) cooperative_groups::this_cluster().sync();  // nobody leaves while others read its shared memory
-#endif
-}
-
-// ---- the rule ----
-
-constexpr const char* tile_names[]{"64x32", "64x64", "128x64", "128x128"};
-constexpr const char* split_names[]{"1", "2", "4", "8"};
-struct Plan {
-  int tile = 1, split = 1;
-};
-
-template <class Body>
-auto with_tile(int tile, const Body& body) {
-  switch (tile) {
-    case 0:
-      return body(Tile<64, 32, 2, 2, 4, 4>{});
-    case 2:
-      return body(Tile<128, 64, 4, 1, 3, 3>{});
-    case 3:
-      return body(Tile<128, 128, 2, 4, 3, 2>{});
-    default:
-      return body(Tile<64, 64, 2, 2, 4, 3>{});
-  }
-}
-
-/// Estimated cycles of the busiest multiprocessor: its stages at the rate of the tensor cores or of the second-level
-/// cache, but none faster than its waits, with start and end, and the exchange of a cluster.
-template <class Tile>
-double cycles(const Problem& problem, int split) {
-  constexpr double products_per_cycle = 1600, bytes_per_cycle = 45, stage_cycles = 260, in_and_out = 1800;
-  const std::int64_t stages = ceil_div(ceil_div(problem.length(), split), depth);
-  const std::int64_t blocks = ceil_div(problem.positions(), Tile::rows) * ceil_div(problem.O, Tile::columns) * split;
-  const auto busiest = static_cast<double>(ceil_div(blocks, card().multiprocessors));
-  const double rounds = std::ceil(busiest / Tile::resident), numbers = static_cast<double>(problem.length()) / split;
-  const double work =
-      busiest * numbers *
-      std::max(Tile::rows * Tile::columns / products_per_cycle, (Tile::rows + Tile::columns) / bytes_per_cycle);
-  const double waits = rounds * (static_cast<double>(stages) * stage_cycles + in_and_out);
-  const double exchange = split == 1 ? 0 : 900 + Tile::rows * Tile::columns / 30.0;
-  return std::max(work + in_and_out, waits) + exchange;
-}
-
-/// The cheapest; only what is forced, if it is there.
-Plan choose_plan(const Context& context, const Problem& problem) {
-  const std::string_view tile_name = forced_algorithm(context, "implicit_tile"),
-                         split_name = forced_algorithm(context, "implicit_split");
-  for (const bool obeys : {true, false}) {
-    Plan best;
-    double least = 0;
-    for (int tile = 0; tile < 4; ++tile)
-      for (int power = 0; power < (card().overlap ? 4 : 1); ++power) {
-        const bool wanted = (tile_name.empty() || tile_name == tile_names[tile]) &&
-                            (split_name.empty() || split_name == split_names[power]);
-        if (obeys && !wanted) continue;
-        const double time = with_tile(tile, [&]<class Tile>(Tile) {
-          return Tile::shared_bytes <= card().shared_per_block ? cycles<Tile>(problem, 1 << power) : 0;
-        });
-        if (time == 0 || (least > 0 && time >= least)) continue;
-        best = {tile, 1 << power};
-        least = time;
-      }
-    if (least > 0) return best;
-  }
-  return {};
-}
-
-Plan plan_of(const Context& context, const Problem& problem) {
-  struct Rule;
-  const bool forced =
-      !forced_algorithm(context, "implicit_tile").empty() || !forced_algorithm(context, "implicit_split").empty();
-  const Plan plan =
-      forced ? choose_plan(context, problem) : remembered<Rule>(problem, [&] { return choose_plan(context, problem); });
-  took_algorithm(context, "implicit_tile", tile_names[plan.tile]);
-  took_algorithm(context, "implicit_split", split_names[std::countr_zero(static_cast<unsigned>(plan.split))]);
-  return plan;
-}
-
-// ---- the algorithm ----
 
 bool fits(const Problem& problem) {
   return card().code >= 80 && problem.groups == 1 && problem.length() > 0 && problem.small();
@@ -376,26 +42,14 @@ void with_unit(const Problem& p, const Body& body) {
 }
 
 void run(Context& context, const Problem& problem, const Arrays& arrays, int, void*) {
-  const Plan plan = plan_of(context, problem);
-  const auto i = [](std::int64_t value) { return static_cast<int>(value); };
-  using Divide = Divisor<std::uint32_t>;
-  Product p{};
-  p.arrays = arrays.of, p.rescale = arrays.rescale;
-  p.positions = i(problem.positions()), p.O = i(problem.O), p.C = i(problem.C), p.length = i(problem.length());
-  p.H = i(problem.H), p.W = i(problem.W), p.stride_h = i(problem.stride_h), p.stride_w = i(problem.stride_w);
-  p.pad_h = i(problem.pad_h), p.pad_w = i(problem.pad_w), p.pitch = i(problem.pitch());
-  p.dilation_h = i(problem.dilation_h), p.dilation_w = i(problem.dilation_w);
-  p.OH = Divide(problem.OH), p.OW = Divide(problem.OW), p.KW = Divide(problem.KW), p.channels = Divide(problem.C);
-  p.fours = problem.whole;
+  constexpr double rate = 1600;
+  const Plan plan = plan_of(context, problem, {problem.positions(), problem.O, problem.length(), rate});
+  Product p{factors_of(problem, 1, arrays.of.x, arrays.of.weight), arrays.of, arrays.rescale,
+            static_cast<int>(problem.pitch()), problem.whole};
+  p.factors.padding = static_cast<std::uint32_t>(arrays.rescale.x_zero) * 0x01010101u;
   with_tile(plan.tile, [&]<class Tile>(Tile) {
-    with_unit(problem, [&](auto unit) {
-      p.tiles_n = i(ceil_div(p.O, Tile::columns)), p.split = plan.split;
-      p.per_split = i(ceil_div(ceil_div(p.length, plan.split), depth)) * depth;
-      const std::int64_t blocks = ceil_div(p.positions, Tile::rows) * p.tiles_n * plan.split;
-      Grid grid(static_cast<unsigned>(blocks), Tile::threads, Tile::shared_bytes);
-      grid.cluster = static_cast<unsigned>(plan.split);
-      launch(context, grid, product_kernel<Tile, unit.value>, p);
-    });
+    const Grid grid = divide<Tile>(p.factors, plan.split);
+    with_unit(problem, [&](auto unit) { launch(context, grid, implicit_kernel<Tile, unit.value>, p); });
   });
 }
 

@@ -2,6 +2,7 @@
 // One convolution of stored numbers, as its algorithms see it (convolution.cu lists them).
 
 #include "cuda/choice.cuh"
+#include "cuda/implicit_tiles.cuh"
 #include "cuda/quantized/rescale.cuh"
 
 namespace tern::cuda::eight_bits {
@@ -16,11 +17,9 @@ struct Problem : kernels::Conv2d {
   std::int64_t positions() const { return N * OH * OW; }
   std::int64_t length() const { return KH * KW * (C / groups); }  ///< of a sum
   std::int64_t pitch() const { return y_channels == 0 ? O : y_channels; }
-  /// Whether places in the arrays, and offsets in a window, are counted in 32 bits.
+  /// Whether places in the arrays are counted in 32 bits.
   bool small() const {
-    constexpr std::int64_t most = std::int64_t{1} << 31, side = std::int64_t{1} << 14;
-    return (N * H + KH * dilation_h) * W * C < most && positions() * pitch() < most && O * length() < most &&
-           H < side && W < side && KH * dilation_h < side && KW * dilation_w < side && pad_h < side && pad_w < side;
+    return implicit_tiles::counts(*this, 1) && positions() * pitch() < std::int64_t{1} << 31;
   }
 };
 
