@@ -21,6 +21,7 @@ extern const Algorithm direct_tensor_forward_pooled, direct_tensor_grad_x_pooled
 
 // Each channel is a group with one output (depthwise*.cu).
 extern const Algorithm depthwise_forward, depthwise_grad_x, depthwise_grad_weight;
+extern const Algorithm depthwise_halves;  // forward, channels last
 
 // ---- channels last ----
 

@@ -11,27 +11,33 @@ bool fits(const Problem& p) {
   return is_depthwise(p) && p.KH * p.KW <= most_taps && (p.element == Element::float32 || !p.channels_last()) &&
          is_countable(p);
 }
+bool fits_halves(const Problem& p) {
+  Problem counted = p;
+  counted.element = Element::float32;
+  return bytes_of(p.stored) == 2 && p.pass == Pass::forward && is_depthwise(p) && is_usual(p) && in_fours(p) &&
+         is_countable(counted);
+}
 
 namespace {
 
-constexpr int threads = 256, lanes = 32;
+constexpr int most_threads = 256, lanes = 32;
 
 /// The weights of a block's channels, [taps][width], in shared memory. Every thread calls it.
-template <class T>
-__device__ __forceinline__ void stage_weights(T* shared, const T* weight, int first, int width, int channels,
+template <class T, class E>
+__device__ __forceinline__ void stage_weights(T* shared, const E* weight, int first, int width, int channels,
                                               int taps) {
   const int threads = static_cast<int>(blockDim.x * blockDim.y);
   const int count = min(width, channels - first) * taps;
   for (int i = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x); i < count; i += threads) {
     const int channel = i / taps;
-    shared[(i - channel * taps) * width + channel] = weight[static_cast<std::int64_t>(first) * taps + i];
+    shared[(i - channel * taps) * width + channel] = widened(weight[static_cast<std::int64_t>(first) * taps + i]);
   }
   __syncthreads();
 }
 
 /// sum += window * weight over one row of taps. Gradients that do not exist are skipped; padding is multiplied.
-template <bool back, int K, int S, int R, class T, int V, class Weight>
-__device__ __forceinline__ void add_row(Pack<T, V> (&sum)[R], const T* row, bool exists, int first, const Side& strip,
+template <bool back, int K, int S, int R, class T, int V, class E, class Weight>
+__device__ __forceinline__ void add_row(Pack<T, V> (&sum)[R], const E* row, bool exists, int first, const Side& strip,
                                         const Weight& weight) {
   using Strip = Window<back, K, S, R>;
   Pack<T, V> window[Strip::length];
@@ -51,9 +57,9 @@ __device__ __forceinline__ void add_row(Pack<T, V> (&sum)[R], const T* row, bool
 }
 
 /// Channels last: a thread has four channels and walks down some rows.
-template <bool back, int K, int S, int R>
-__global__ void __launch_bounds__(threads)
-    lasting_kernel(float* to, const float* from, const float* weight, const float* bias,
+template <bool back, int K, int S, int R, class E>
+__global__ void __launch_bounds__(most_threads)
+    lasting_kernel(E* to, const E* from, const E* weight, const E* bias,
                    const __grid_constant__ Work work, Activation activation) {
   constexpr int V = 4;
   extern __shared__ float4 shared_vectors[];
@@ -67,8 +73,8 @@ __global__ void __launch_bounds__(threads)
   if (channel >= work.channels || image >= static_cast<unsigned>(work.images)) return;
   using Strip = Window<back, K, S, R>;
   const int first = Strip::first_read(strip, work.strip.pad), written = Strip::first_written(strip, work.strip.pad);
-  const float* const read = from + image * work.read_image + first * work.strip.read_pitch + channel;
-  float* const write = to + image * work.write_image + written * work.strip.write_pitch + channel;
+  const E* const read = from + image * work.read_image + first * work.strip.read_pitch + channel;
+  E* const write = to + image * work.write_image + written * work.strip.write_pitch + channel;
   const float* const own = shared + threadIdx.x * V;
   const int end = min((part + 1) * work.rows_each, work.across.written);
   for (int at = part * work.rows_each; at < end; ++at) {
@@ -89,7 +95,7 @@ __global__ void __launch_bounds__(threads)
 
 /// Channels first: a thread has a strip of a column.
 template <bool back, int K, int S, int R>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(most_threads)
     planar_kernel(float* to, const float* from, const float* weight, const float* bias,
                   const __grid_constant__ Work work, Activation activation) {
   begin_kernel();
@@ -117,7 +123,7 @@ __global__ void __launch_bounds__(threads)
 
 /// Any kernel, stride, dilation and alignment: a thread has one output.
 template <class T, bool last>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(most_threads)
     any_kernel(T* to, const T* from, const T* weight, const T* bias, const __grid_constant__ Work work, bool back,
                Activation activation) {
   begin_kernel();
@@ -170,37 +176,57 @@ void run_any(const Context& context, const Problem& p, const Arrays& arrays) {
   const std::int64_t count =
       static_cast<std::int64_t>(work.images) * work.strip.written * work.across.written * (p.channels_last() ? p.C : 1);
   const Operands<T> on(p, arrays);
-  launch(context, Grid(static_cast<unsigned>(ceil_div(count, threads)), threads),
+  launch(context, Grid(static_cast<unsigned>(ceil_div(count, most_threads)), most_threads),
          p.channels_last() ? any_kernel<T, true> : any_kernel<T, false>, on.to, on.from, on.weight, on.bias, work,
          p.pass == Pass::grad_x, on.activation);
 }
 
+/// Channels last. Vertically adjacent rows share what they read, as long as there are enough blocks for the card; few
+/// blocks become smaller ones.
+template <bool back, int K, int S, int R, class E>
+void run_lasting(const Context& context, const Problem& p, const Arrays& arrays, Work work) {
+  const std::int64_t strips = Window<back, K, S, R>::strips(work.strip.written, work.strip.pad);
+  work.strips = Divisor<std::uint32_t>(strips);
+  int threads = most_threads;
+  work.rows_each = 8;
+  const auto blocks = [&](int rows) {
+    return ceil_div(work.images * ceil_div(work.across.written, work.rows_each) * strips, rows);
+  };
+  const auto lay = [&] { return Lanes(p.C / 4, threads, lanes); };
+  while (work.rows_each > 1 && blocks(lay().rows) * lay().tiles < card().multiprocessors * 4ll) work.rows_each /= 2;
+  while (threads > 32 && blocks(lay().rows) * lay().tiles < card().multiprocessors) threads /= 2;
+  const Lanes used = lay();
+  work.parts = Divisor<std::uint32_t>(ceil_div(work.across.written, work.rows_each));
+  const Operands<E> on(p, arrays);
+  launch(context,
+         Grid(dim3(static_cast<unsigned>(blocks(used.rows)), static_cast<unsigned>(used.tiles)),
+              dim3(static_cast<unsigned>(used.lanes), static_cast<unsigned>(used.rows)),
+              sizeof(float) * 4 * static_cast<std::size_t>(used.lanes) * K * K),
+         lasting_kernel<back, K, S, R, E>, on.to, on.from, on.weight, on.bias, work, on.activation);
+}
+
+/// Long strips read little twice, short ones occupy more multiprocessors. The sums are the same.
+template <bool back, int K, int S, class E>
+void run_strips_of(const Context& context, const Problem& p, const Arrays& arrays) {
+  const Work work = work_of(p);
+  constexpr std::int64_t strip = 8, enough = 512;  // threads of a multiprocessor
+  const std::int64_t many = p.C / 4 * work.images * work.across.written * ceil_div(work.strip.written, strip);
+  if (K == 3 || many < enough * card().multiprocessors) return run_lasting<back, K, S, 4, E>(context, p, arrays, work);
+  if constexpr (K > 3) run_lasting<back, K, S, strip, E>(context, p, arrays, work);
+}
+
 template <bool back, int K, int S>
 void run_strips(const Context& context, const Problem& p, const Arrays& arrays) {
+  if (p.channels_last()) return run_strips_of<back, K, S, float>(context, p, arrays);
   constexpr int R = K == 3 ? 4 : 8;
   Work work = work_of(p);
   const std::int64_t strips = Window<back, K, S, R>::strips(work.strip.written, work.strip.pad);
   work.strips = Divisor<std::uint32_t>(strips);
   const Operands<float> on(p, arrays);
-  if (!p.channels_last()) {
-    work.parts = Divisor<std::uint32_t>(work.across.written);
-    const std::int64_t count = work.images * strips * work.across.written;
-    return launch(context, Grid(static_cast<unsigned>(ceil_div(count, threads)), threads), planar_kernel<back, K, S, R>,
-                  on.to, on.from, on.weight, on.bias, work, on.activation);
-  }
-  const Lanes lay(p.C / 4, threads, lanes);
-  // Vertically adjacent rows share what they read, as long as there are enough blocks for the card.
-  const auto blocks = [&] {
-    return ceil_div(work.images * ceil_div(work.across.written, work.rows_each) * strips, lay.rows);
-  };
-  work.rows_each = 8;
-  while (work.rows_each > 1 && blocks() * lay.tiles < card().multiprocessors * 4ll) work.rows_each /= 2;
-  work.parts = Divisor<std::uint32_t>(ceil_div(work.across.written, work.rows_each));
-  launch(context,
-         Grid(dim3(static_cast<unsigned>(blocks()), static_cast<unsigned>(lay.tiles)),
-              dim3(static_cast<unsigned>(lay.lanes), static_cast<unsigned>(lay.rows)),
-              sizeof(float) * 4 * static_cast<std::size_t>(lay.lanes) * K * K),
-         lasting_kernel<back, K, S, R>, on.to, on.from, on.weight, on.bias, work, on.activation);
+  work.parts = Divisor<std::uint32_t>(work.across.written);
+  const std::int64_t count = work.images * strips * work.across.written;
+  launch(context, Grid(static_cast<unsigned>(ceil_div(count, most_threads)), most_threads),
+         planar_kernel<back, K, S, R>, on.to, on.from, on.weight, on.bias, work, on.activation);
 }
 
 void run(Context& context, const Problem& p, const Arrays& arrays, int, void*) {
@@ -212,10 +238,18 @@ void run(Context& context, const Problem& p, const Arrays& arrays, int, void*) {
   });
 }
 
+void run_halves(Context& context, const Problem& p, const Arrays& arrays, int, void*) {
+  with_kernel(p, [&](auto size, auto stride) {
+    p.stored == Element::float16 ? run_strips_of<false, size.value, stride.value, Float16>(context, p, arrays)
+                                 : run_strips_of<false, size.value, stride.value, BFloat16>(context, p, arrays);
+  });
+}
+
 }  // namespace
 }  // namespace depthwise
 
 const Algorithm depthwise_forward{"depthwise", depthwise::fits, nullptr, depthwise::run};
 const Algorithm depthwise_grad_x{"depthwise", depthwise::fits, nullptr, depthwise::run};
+const Algorithm depthwise_halves{"depthwise", depthwise::fits_halves, nullptr, depthwise::run_halves};
 
 }  // namespace tern::cuda::convolution

@@ -122,18 +122,23 @@ const Algorithm converted_forward{.name = "general",
                                   .run = run_converted};
 constexpr std::array forward{&implicit_halves_first, &fused_epilogue_forward, &product_forward,
                              &library_forward,       &implicit_halves_last,   &converted_forward};
+constexpr std::array depthwise_only{&depthwise_halves};
 
 /// With `added`, y becomes after(y + added) where the algorithm can do that. Whether it did.
 template <class T>
 bool convolve(Context& context, T* y, const T* x, const T* weight, const T* bias, const Conv2d& shape,
               const T* added = nullptr, Activation after = Activation::none) {
+  Problem problem = problem_for<T>(context, Pass::forward, shape);
+  const Arrays arrays{const_cast<T*>(x), const_cast<T*>(weight), y, const_cast<T*>(bias)};
+  problem.inputs = alignments_of(arrays);
+  if (depthwise_halves.fits(problem) && problem.outputs() != 0) {
+    cuda::Prepared<Problem, Arrays>(context, "conv2d", depthwise_only, problem, arrays).run(context);
+    return false;
+  }
   if (shape.layout != Layout::channels_last || !runs<T>(context, shape)) {
     converted(context, y, x, weight, bias, shape);
     return false;
   }
-  Problem problem = problem_for<T>(context, Pass::forward, shape);
-  const Arrays arrays{const_cast<T*>(x), const_cast<T*>(weight), y, const_cast<T*>(bias)};
-  problem.inputs = alignments_of(arrays);
   cuda::Prepared<Problem, Arrays> work(context, "conv2d", forward, problem, arrays);
   const bool adds = work.algorithm() == &implicit_halves_first || work.algorithm() == &implicit_halves_last;
   if (adds) work.arrays().added = added, work.arrays().after = after;

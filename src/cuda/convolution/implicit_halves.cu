@@ -56,7 +56,8 @@ __global__ void __launch_bounds__(Tile::threads, Tile::resident) halves_kernel(c
 }
 
 Task task_of(const Problem& requested) {
-  const Problem problem = with_epilogue(requested, requested.stored);
+  Problem problem = with_epilogue(requested, requested.stored);
+  problem.activation = requested.activation;
   return {problem, takes_image(requested, problem), takes_weight(requested, problem), true};
 }
 

@@ -290,7 +290,7 @@ Problem packed(const Problem& requested, Element element) {
 Problem with_epilogue(const Problem& requested, Element element) {
   Problem fused = packed(requested, element);
   fused.y_channels = requested.y_channels;
-  fused.activation = requested.activation;
+  fused.activation = clips_afterwards(requested) ? Activation::none : requested.activation;
   fused.inputs.bias = requested.inputs.bias;
   fused.epilogue = true;
   fused.float_out = requested.stored == Element::float32;
@@ -329,6 +329,11 @@ void sum_weight(const Context& context, float* weight, const float* partials, st
 // ---- a pass around an engine ----
 
 namespace {
+
+struct Clip {
+  Activation activation;
+  __device__ float operator()(float value) const { return clip(value, activation); }
+};
 
 /// Calls body(the engine's array, the caller's array) with their element types.
 template <class Body>
@@ -376,6 +381,10 @@ void Packed::after(const Context& context) const {
   if (requested_.pass == Pass::grad_weight && !task_.takes_weight)
     with_element(packed, weight_, own_.weight,
                  [&](const auto* weight, auto* own) { unpack_weight(context, own, weight, requested_, packed); });
+  if (requested_.pass == Pass::forward && packed.epilogue && packed.activation != requested_.activation)
+    return with_element(packed, y_, own_.y, [&]<class Own>(Own*, auto* own) {
+      if constexpr (is_half<Own>) map(context, requested_.outputs(), Clip{requested_.activation}, own, own);
+    });
   const bool needs_epilogue = !task_.takes_y || own_.bias != nullptr || requested_.activation != Activation::none;
   if (requested_.pass != Pass::forward || packed.epilogue || !needs_epilogue) return;
   with_element(packed, y_, own_.y, [&]<class In, class Own>(const In* y, Own* own) {

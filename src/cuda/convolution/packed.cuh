@@ -10,6 +10,11 @@ namespace tern::cuda::convolution {
 /// with a stride, after space-to-depth: blocks of stride x stride adjacent positions become one position with all their
 /// channels, and the stride becomes 1. Its y is not part of a wider tensor, and it has neither bias nor activation.
 Problem packed(const Problem& requested, Element element);
+/// Whether relu6 follows in a pass of its own: no engine of 16 bits with tensor cores clips. The bits are the same.
+inline bool clips_afterwards(const Problem& requested) {
+  return requested.activation == Activation::relu6 && bytes_of(requested.stored) == 2 &&
+         requested.y_channels == requested.O;
+}
 /// A forward pass with bias and activation: it writes the caller's y.
 Problem with_epilogue(const Problem& requested, Element element);
 

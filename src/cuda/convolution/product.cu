@@ -25,7 +25,7 @@ products::Problem product_of(const Problem& requested, const Task& task) {
     product.k = requested.C;
     product.transpose_b = true;
     product.pitch = requested.y_channels;
-    product.activation = requested.activation;
+    product.activation = packed.activation;
     product.inputs = {requested.inputs.y, image, weight, requested.inputs.bias};
   } else {
     product.n = requested.C;
@@ -59,7 +59,8 @@ Task forward_task(const Problem& requested) {
 template <bool narrow>
 bool forward_fits(const Problem& requested) {
   return requested.channels_last() && requested.inputs.bias != 0 && requested.inputs.bias % 16 == 0 &&
-         (requested.activation == Activation::none || requested.activation == Activation::relu) &&
+         (requested.activation == Activation::none || requested.activation == Activation::relu ||
+          clips_afterwards(requested)) &&
          (!narrow || rounds_factors(requested)) &&
          is_product(requested, packed(requested, narrow ? Element::bfloat16 : requested.stored));
 }

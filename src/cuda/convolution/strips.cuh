@@ -81,7 +81,7 @@ bool is_countable(const Problem& problem);
 
 /// Whether x and y may be read and written in packs of four channels.
 inline bool in_fours(const Problem& p) {
-  return p.channels_last() && p.element == Element::float32 && p.C % 4 == 0 && p.y_channels % 4 == 0 &&
+  return p.channels_last() && p.element != Element::float64 && p.C % 4 == 0 && p.y_channels % 4 == 0 &&
          p.inputs.x % 16 == 0 && p.inputs.y % 16 == 0;
 }
 
@@ -100,8 +100,8 @@ struct Operands {
 };
 
 /// Writes a strip of outputs with bias and activation.
-template <int R, class T, int V>
-__device__ __forceinline__ void finish(T* to, const Pack<T, V> (&sum)[R], const T* bias, int first, const Side& strip,
+template <int R, class E, class T, int V>
+__device__ __forceinline__ void finish(E* to, const Pack<T, V> (&sum)[R], const E* bias, int first, const Side& strip,
                                        Activation activation) {
 #pragma unroll
   for (int r = 0; r < R; ++r) {
@@ -109,14 +109,14 @@ __device__ __forceinline__ void finish(T* to, const Pack<T, V> (&sum)[R], const 
     Pack<T, V> out = sum[r];
 #pragma unroll
     for (int v = 0; v < V; ++v)
-      out.value[v] = activate(bias == nullptr ? out.value[v] : out.value[v] + bias[v], activation);
+      out.value[v] = activate(bias == nullptr ? out.value[v] : out.value[v] + widened(bias[v]), activation);
     store(to + r * strip.write_pitch, out);
   }
 }
 
 /// The packs that a strip reads of one row; padding is zero.
-template <int V, class T, int count>
-__device__ __forceinline__ void load_window(Pack<T, V> (&window)[count], const T* row, bool exists, int first,
+template <int V, class T, int count, class E>
+__device__ __forceinline__ void load_window(Pack<T, V> (&window)[count], const E* row, bool exists, int first,
                                             const Side& strip) {
 #pragma unroll
   for (int j = 0; j < count; ++j) {
