@@ -29,7 +29,7 @@ struct Tile {
   static constexpr int threads = 32 * warps_m * warps_n, warp_rows = rows / warps_m, warp_columns = columns / warps_n;
   static constexpr int stage_bytes = (rows + columns) * depth;
   static constexpr int pitch = columns + 8;  // of the sums: rows 8 banks apart
-  static constexpr int ring_bytes = std::max(stages * stage_bytes, rows * pitch * 4);
+  static constexpr int ring_bytes = std::max(stages * stage_bytes, rows* pitch * 4);
   static constexpr std::size_t shared_bytes = ring_bytes + rows * 8;
 };
 
@@ -374,8 +374,9 @@ double cycles(const Work& work, int split) {
   const std::int64_t blocks = ceil_div(work.positions, Tile::rows) * ceil_div(work.O, Tile::columns) * split;
   const auto busiest = static_cast<double>(ceil_div(blocks, card().multiprocessors));
   const double rounds = std::ceil(busiest / Tile::resident), bytes = static_cast<double>(work.length) / split;
-  const double at_best = busiest * bytes * std::max(Tile::rows * Tile::columns / work.rate,
-                                                    (Tile::rows + Tile::columns) / bytes_per_cycle);
+  const double at_best =
+      busiest * bytes *
+      std::max(Tile::rows * Tile::columns / work.rate, (Tile::rows + Tile::columns) / bytes_per_cycle);
   const double waits = rounds * (static_cast<double>(stages) * stage_cycles + in_and_out);
   const double exchange = split == 1 ? 0 : 900 + Tile::rows * Tile::columns / 30.0;
   return std::max(at_best + in_and_out, waits) + exchange;

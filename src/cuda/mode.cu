@@ -55,8 +55,8 @@ namespace {
 
 constexpr Decision decisions[]{
     {"conv2d",
-     {"general", "depthwise", "grouped", "direct", "direct_tensor", "implicit", "library", "fused_epilogue",
-      "product"}},
+     {"general", "depthwise", "grouped", "direct", "direct_tensor", "implicit", "library", "fused_epilogue", "product",
+      "im2col"}},
     {"conv2d_grad_x",
      {"general", "depthwise", "grouped", "direct", "direct_tensor", "implicit", "flipped", "library", "product"}},
     {"conv2d_grad_weight", {"general", "depthwise", "grouped", "direct", "direct_tensor", "implicit", "library"}},

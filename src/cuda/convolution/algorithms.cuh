@@ -44,5 +44,7 @@ extern const Algorithm flipped_grad_x, flipped_grad_x_in_place, library_grad_x, 
 extern const Algorithm library_grad_weight, library_grad_weight_in_place;
 // A convolution with a 1x1 kernel is a matrix product over the positions, by cuBLASLt (product.cu).
 extern const Algorithm product_forward_bf16, product_forward, product_grad_x;
+// Windows that do not overlap, of few channels, are written out for such a product (im2col.cu).
+extern const Algorithm im2col_forward;
 
 }  // namespace tern::cuda::convolution

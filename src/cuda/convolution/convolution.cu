@@ -18,11 +18,22 @@ namespace tern::cuda::convolution {
 
 namespace {
 
-constexpr std::array forward{&depthwise_forward,     &grouped_forward_first,       &direct_tensor_forward_first,
-                             &direct_forward,        &direct_tensor_forward_last,  &implicit_forward_first,
-                             &library_forward_bf16,  &fused_epilogue_forward_bf16, &product_forward_bf16,
-                             &library_forward,       &fused_epilogue_forward,      &product_forward,
-                             &implicit_forward_last, &grouped_forward_last,        &general_forward};
+constexpr std::array forward{&depthwise_forward,
+                             &grouped_forward_first,
+                             &direct_tensor_forward_first,
+                             &direct_forward,
+                             &direct_tensor_forward_last,
+                             &im2col_forward,
+                             &implicit_forward_first,
+                             &library_forward_bf16,
+                             &fused_epilogue_forward_bf16,
+                             &product_forward_bf16,
+                             &library_forward,
+                             &fused_epilogue_forward,
+                             &product_forward,
+                             &implicit_forward_last,
+                             &grouped_forward_last,
+                             &general_forward};
 constexpr std::array grad_x{&depthwise_grad_x,
                             &grouped_grad_x_first,
                             &direct_tensor_grad_x_first,

@@ -59,8 +59,8 @@ __device__ __forceinline__ void add_row(Pack<T, V> (&sum)[R], const E* row, bool
 /// Channels last: a thread has four channels and walks down some rows.
 template <bool back, int K, int S, int R, class E>
 __global__ void __launch_bounds__(most_threads)
-    lasting_kernel(E* to, const E* from, const E* weight, const E* bias,
-                   const __grid_constant__ Work work, Activation activation) {
+    lasting_kernel(E* to, const E* from, const E* weight, const E* bias, const __grid_constant__ Work work,
+                   Activation activation) {
   constexpr int V = 4;
   extern __shared__ float4 shared_vectors[];
   float* const shared = reinterpret_cast<float*>(shared_vectors);

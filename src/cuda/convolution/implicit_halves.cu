@@ -79,7 +79,8 @@ bool fits_first(const Problem& requested) {
 template <class T>
 void run_halves(Context& context, const Problem& requested, const Problem& packed, const Arrays& arrays) {
   constexpr double rate = 400;
-  const Plan plan = plan_of(context, packed, {packed.positions(), packed.O, packed.KH * packed.KW * packed.C * 2, rate});
+  const Plan plan =
+      plan_of(context, packed, {packed.positions(), packed.O, packed.KH * packed.KW * packed.C * 2, rate});
   Product<T> p{.factors = factors_of(packed, 2, arrays.x, arrays.weight),
                .y = static_cast<T*>(arrays.y),
                .bias = static_cast<const T*>(arrays.bias),

@@ -24,7 +24,10 @@ bool fits_sliced_backward(const Problem& p) {
   return fits_card(p) && fits_tiles(p.m, p.k, p.n, 1) && fits_tiles(p.n, p.k, p.m, 1);
 }
 
-bool prefers_sliced(const Problem& p) { return p.work() <= (p.precision == Precision::strict ? 6e8 : 1.4e8); }
+bool prefers_sliced(const Problem& p) {
+  if (p.precision == Precision::strict) return p.work() <= 6e8;
+  return p.work() <= (p.m <= 512 ? 1.4e8 : 4e7);  // of many rows the library reads the factors less often
+}
 // Whether the incoming gradient and the activation's output can be read in packs; else single elements are read.
 static bool in_packs(const Problem& p) { return p.n % 4 == 0 && whole(p.gradients.out) && whole(p.inputs.out); }
 bool prefers_sliced_backward(const Problem& p) {

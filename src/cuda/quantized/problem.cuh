@@ -18,9 +18,7 @@ struct Problem : kernels::Conv2d {
   std::int64_t length() const { return KH * KW * (C / groups); }  ///< of a sum
   std::int64_t pitch() const { return y_channels == 0 ? O : y_channels; }
   /// Whether places in the arrays are counted in 32 bits.
-  bool small() const {
-    return implicit_tiles::counts(*this, 1) && positions() * pitch() < std::int64_t{1} << 31;
-  }
+  bool small() const { return implicit_tiles::counts(*this, 1) && positions() * pitch() < std::int64_t{1} << 31; }
 };
 
 struct Arrays {
