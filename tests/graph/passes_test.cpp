@@ -64,7 +64,7 @@ void check_programs(const std::string& name, std::uint64_t count) {
     INFO(name << ", seed " << seed << '\n' << graph.text());
     graph::Structure structure = graph.structure();
     std::mt19937_64 dice(seed);
-    for (int i = 0; i < 4; ++i) switch (dice() % 4) {
+    for (int i = 0; i < 5; ++i) switch (dice() % 5) {
         case 0:
           graph::remove_dead(structure);
           break;
@@ -73,6 +73,9 @@ void check_programs(const std::string& name, std::uint64_t count) {
           break;
         case 2:
           graph::merge_common(structure);
+          break;
+        case 3:
+          graph::move_reshapes(structure);
           break;
         default:
           graph::fuse(structure);
