@@ -14,6 +14,7 @@ namespace {
 
 using kernels::Activation;
 using product::Arrays;
+using product::choose;
 using product::Plan;
 using product::Problem;
 
@@ -26,10 +27,9 @@ std::int64_t aligned(std::int64_t elements) { return (elements + 15) / 16 * 16; 
 template <class T>
 void multiply(Context& context, const char* decision, Problem problem, const Arrays<T>& arrays) {
   if (problem.shape.batch == 0 || problem.shape.m == 0 || problem.shape.n == 0) return;
-  const std::string_view forced = forced_algorithm(context, decision);
-  Plan<T> plan(problem, arrays, forced);
-  const int threads = problem.threads = useful_threads(context, plan.nanoseconds());
-  if (threads > 1) plan = Plan<T>(problem, arrays, forced);
+  const auto choice = choose<T>(context, decision, problem);
+  const int threads = problem.threads = useful_threads(context, choice.nanoseconds);
+  const Plan<T> plan(problem, arrays, choice.algorithms);
   took_algorithm(context, decision, plan.algorithm());
   const std::int64_t each = aligned(plan.scratch());
   const Scratch scratch(context, static_cast<std::size_t>(each * threads + plan.shared()) * sizeof(T));
@@ -43,9 +43,17 @@ void multiply(Context& context, const char* decision, Problem problem, const Arr
   plan.add(shared);
 }
 
+/// One matrix b for many consecutive a is one product.
+kernels::Matmul joined(kernels::Matmul shape) {
+  if (shape.batch <= 1 || shape.stride_b != 0 || shape.transpose_a || shape.stride_a != shape.m * shape.k) return shape;
+  shape.m *= shape.batch;
+  shape.batch = 1;
+  return shape;
+}
+
 template <class T>
 void matmul(Context& context, T* out, const T* a, const T* b, const kernels::Matmul& shape) {
-  multiply<T>(context, "matmul", {.shape = shape, .precision = context.precision}, {.c = out, .a = a, .b = b});
+  multiply<T>(context, "matmul", {.shape = joined(shape), .precision = context.precision}, {.c = out, .a = a, .b = b});
 }
 
 /// With weights that stay as they are, packed for the calls to come, where that keeps the bits; else false.
@@ -53,9 +61,9 @@ template <class T>
 bool linear_by_kept(Context& context, const Problem& problem, const Arrays<T>& arrays, const kernels::Linear& shape) {
   if (kernels::weight_version == nullptr || !forced_algorithm(context, "linear").empty()) return false;
   if (shape.rows == 0 || shape.in * shape.out < least_kept) return false;
-  const Plan<T> plan(problem, arrays);
-  if (!plan.sums_in_chains()) return false;
-  const int threads = useful_threads(context, plan.nanoseconds());
+  const auto choice = choose<T>(context, "linear", problem);
+  if (!Plan<T>(problem, arrays, choice.algorithms).sums_in_chains()) return false;
+  const int threads = useful_threads(context, choice.nanoseconds);
   if (!convolution::kept_linear(context, threads, arrays.c, arrays.a, arrays.b, arrays.column_bias, shape))
     return false;
   took_algorithm(context, "linear", "panels");
@@ -89,17 +97,13 @@ void linear_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
   Problem to_weight{.shape = {.m = shape.out, .n = shape.in, .k = shape.rows, .transpose_a = true},
                     .precision = context.precision};
   const Arrays<T> arrays_x{.c = grad_x, .a = g, .b = weight}, arrays_weight{.c = grad_weight, .a = g, .b = x};
-  double nanoseconds = 0;
-  const std::string_view forced_x = forced_algorithm(context, "linear_grad_x");
-  const std::string_view forced_weight = forced_algorithm(context, "linear_grad_weight");
-  Plan<T> plan_x(to_x, arrays_x, forced_x), plan_weight(to_weight, arrays_weight, forced_weight);
-  if (grad_x != nullptr) nanoseconds += plan_x.nanoseconds();
-  if (grad_weight != nullptr) nanoseconds += plan_weight.nanoseconds();
+  const auto choice_x = choose<T>(context, "linear_grad_x", to_x);
+  const auto choice_weight = choose<T>(context, "linear_grad_weight", to_weight);
+  const double nanoseconds =
+      (grad_x == nullptr ? 0 : choice_x.nanoseconds) + (grad_weight == nullptr ? 0 : choice_weight.nanoseconds);
   const int threads = to_x.threads = to_weight.threads = useful_threads(context, nanoseconds);
-  if (threads > 1) {
-    plan_x = Plan<T>(to_x, arrays_x, forced_x);
-    plan_weight = Plan<T>(to_weight, arrays_weight, forced_weight);
-  }
+  const Plan<T> plan_x(to_x, arrays_x, choice_x.algorithms),
+      plan_weight(to_weight, arrays_weight, choice_weight.algorithms);
   if (grad_x != nullptr) took_algorithm(context, "linear_grad_x", plan_x.algorithm());
   if (grad_weight != nullptr) took_algorithm(context, "linear_grad_weight", plan_weight.algorithm());
   const bool wants_x = grad_x != nullptr && shape.rows > 0 && shape.in > 0;

@@ -1,6 +1,7 @@
 #include "vectorized/product.hpp"
 
 #include <algorithm>
+#include <array>
 #include <type_traits>
 
 #include "vectorized/bfloat16/product.hpp"
@@ -24,28 +25,38 @@ constexpr std::int64_t sliced_size = 64 * 64, slice_length = 4096, most_slices =
 
 // Cycles: half a cycle per fused multiply-add of a vector, plus the cost of moving data.
 
+struct Sizes {
+  double rows, columns, k;
+};
+Sizes sizes(const kernels::Matmul& shape) {
+  return {static_cast<double>(shape.m), static_cast<double>(shape.n), static_cast<double>(shape.k)};
+}
+
 template <class T>
 double vectors(std::int64_t items) {
   return static_cast<double>(divide_up(items, gemm_kernels<T>().lanes));
 }
 
 template <class T>
-double panels_cycles(const kernels::Matmul& shape, std::int64_t m, std::int64_t n) {
-  const auto k = static_cast<double>(shape.k), rows = static_cast<double>(m), columns = static_cast<double>(n);
-  return 0.5 * k * vectors<T>(n) * (rows + 1) + k * columns * (shape.transpose_b ? 0.3 : 0.1);
+double panels_cycles(const Problem& problem) {
+  const auto& shape = problem.shape;
+  const auto [rows, columns, k] = sizes(shape);
+  return 0.5 * k * vectors<T>(shape.n) * (rows + 1) + k * columns * (shape.transpose_b ? 0.3 : 0.1);
 }
 
 template <class T>
-double transposed_cycles(const kernels::Matmul& shape, std::int64_t m, std::int64_t n) {
-  const auto k = static_cast<double>(shape.k), rows = static_cast<double>(m), columns = static_cast<double>(n);
+double transposed_cycles(const Problem& problem) {
+  const auto& shape = problem.shape;
+  const auto [rows, columns, k] = sizes(shape);
   // Columns of b that are not contiguous are slow to fetch.
-  return 0.5 * k * vectors<T>(m) * (columns + 1) + k * rows * (shape.transpose_a ? 0.1 : 0.3) + 0.5 * rows * columns +
-         (shape.transpose_b ? 0 : 0.5 * k * columns);
+  return 0.5 * k * vectors<T>(shape.m) * (columns + 1) + k * rows * (shape.transpose_a ? 0.1 : 0.3) +
+         0.5 * rows * columns + (shape.transpose_b ? 0 : 0.5 * k * columns);
 }
 
 template <class T>
-double dots_cycles(const kernels::Matmul& shape, std::int64_t m, std::int64_t n) {
-  return (0.6 * vectors<T>(shape.k) + 5) * static_cast<double>(m) * static_cast<double>(n);
+double dots_cycles(const Problem& problem) {
+  const auto [rows, columns, k] = sizes(problem.shape);
+  return (0.6 * vectors<T>(problem.shape.k) + 5) * rows * columns;
 }
 
 /// relu, relu6; keeps NaN.
@@ -55,31 +66,58 @@ T clipped(T value, T top) {
   return value > top ? top : value;
 }
 
-bool always_fits(const Problem& /*problem*/) { return true; }
 bool dots_fit(const Problem& problem) { return !problem.shape.transpose_a && problem.shape.transpose_b; }
 template <class T, const bfloat16::Kernels* (*kernels)()>
 bool tiles_fit(const Problem& problem) {
   return std::is_same_v<T, float> && problem.precision == Precision::bf16 && kernels() != nullptr;
 }
 template <const bfloat16::Kernels* (*kernels)()>
-double tiles_cycles(const kernels::Matmul& shape, std::int64_t m, std::int64_t n) {
-  return Bfloat16Product::cycles(shape, m, n, *kernels());
+double tiles_cycles(const Problem& problem) {
+  return Bfloat16Product::cycles(problem.shape, *kernels());
 }
+
+/// Panels of op(b); c^T = op(b)^T op(a)^T with panels of op(a)^T, if that packs less or wastes fewer lanes; vectors
+/// along k; tiles of factors in bfloat16. Algorithms of one kind stand together.
+template <class T>
+constexpr Algorithm<T> algorithms[]{
+    {{.name = "panels", .cost = panels_cycles<T>}, &Plan<T>::run_panels},
+    {{.name = "transposed", .cost = transposed_cycles<T>}, &Plan<T>::run_transposed, Sums::chains, true},
+    {{.name = "dots", .fits = dots_fit, .cost = dots_cycles<T>}, &Plan<T>::run_dots, Sums::vectors},
+    {{.name = "avx512_bf16",
+      .fits = tiles_fit<T, bfloat16::avx512_kernels>,
+      .cost = tiles_cycles<bfloat16::avx512_kernels>},
+     nullptr,
+     Sums::tiles,
+     false,
+     bfloat16::avx512_kernels},
+    {{.name = "amx", .fits = tiles_fit<T, bfloat16::amx_kernels>, .cost = tiles_cycles<bfloat16::amx_kernels>},
+     nullptr,
+     Sums::tiles,
+     false,
+     bfloat16::amx_kernels}};
+
+template <class T>
+constexpr auto candidates = [] {
+  std::array<const kernels::Algorithm<Problem, Arrays<T>>*, std::size(algorithms<T>)> all{};
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = &algorithms<T>[i];
+  return all;
+}();
 
 }  // namespace
 
-/// Panels of op(b); c^T = op(b)^T op(a)^T with panels of op(a)^T, if that packs less or wastes fewer lanes; vectors
-/// along k; tiles of factors in bfloat16.
 template <class T>
-const typename Plan<T>::Algorithm Plan<T>::algorithms[] = {
-    {"panels", always_fits, panels_cycles<T>, &Plan::run_panels},
-    {"transposed", always_fits, transposed_cycles<T>, &Plan::run_transposed, Sums::chains, true},
-    {"dots", dots_fit, dots_cycles<T>, &Plan::run_dots, Sums::vectors},
-    {"avx512_bf16", tiles_fit<T, bfloat16::avx512_kernels>, tiles_cycles<bfloat16::avx512_kernels>, nullptr,
-     Sums::tiles, false, bfloat16::avx512_kernels},
-    {"amx", tiles_fit<T, bfloat16::amx_kernels>, tiles_cycles<bfloat16::amx_kernels>, nullptr, Sums::tiles, false,
-     bfloat16::amx_kernels},
-};
+Choice<T> choose(const Context& context, const char* decision, const Problem& problem) {
+  const Candidates<T> all = candidates<T>;
+  const auto* const chosen = kernels::chosen_by_rule(context, decision, all, problem).algorithm;
+  const auto place = static_cast<std::size_t>(std::ranges::find(all, chosen) - all.begin());
+  const bool forced = forced_algorithm(context, decision) == chosen->name;
+  const bool chains = static_cast<const Algorithm<T>*>(chosen)->sums == Sums::chains;
+  const auto& shape = problem.shape;
+  const std::int64_t elements = shape.m * shape.k + shape.k * shape.n + shape.m * shape.n;
+  const double cycles = chosen->cost(problem), bytes = static_cast<double>(elements) * sizeof(T);
+  return {chains && !forced ? all.first(2) : all.subspan(place, 1),
+          std::max(cycles / 3, bytes / 32) * static_cast<double>(shape.batch)};  // few rows: bound by memory
+}
 
 template <class T>
 bool Plan<T>::in_place(std::int64_t m) const {
@@ -87,37 +125,12 @@ bool Plan<T>::in_place(std::int64_t m) const {
 }
 
 template <class T>
-double Plan<T>::nanoseconds() const {
+Plan<T>::Plan(const Problem& problem, const Arrays<T>& arrays, Candidates<T> algorithms)
+    : problem_(problem), arrays_(arrays), algorithm_(static_cast<const Algorithm<T>*>(algorithms[0])) {
   const auto& shape = problem_.shape;
-  const std::int64_t elements = shape.m * shape.k + shape.k * shape.n + shape.m * shape.n;
-  const double cycles = algorithm_->cycles(shape, shape.m, shape.n), bytes = static_cast<double>(elements) * sizeof(T);
-  return std::max(cycles / 3, bytes / 32) * static_cast<double>(shape.batch);  // few rows: bound by memory
-}
-
-template <class T>
-Plan<T>::Plan(const Problem& problem, const Arrays<T>& arrays, std::string_view forced)
-    : problem_(problem), arrays_(arrays) {
-  auto& shape = problem_.shape;
-  // One matrix b for many consecutive a is one product.
-  if (shape.batch > 1 && shape.stride_b == 0 && !shape.transpose_a && shape.stride_a == shape.m * shape.k) {
-    shape.m *= shape.batch;
-    shape.batch = 1;
-  }
   const std::int64_t m = shape.m, n = shape.n, k = shape.k, threads = problem.threads;
   const auto& kernels = gemm_kernels<T>();
 
-  // If not forced: the kind of sums for the whole product, and within that kind the cheapest algorithm for the parts.
-  const Algorithm *only = nullptr, *whole = algorithms;  // the first fits all
-  double least = whole->cycles(shape, m, n);
-  for (const Algorithm& algorithm : algorithms) {
-    if (!algorithm.fits(problem_)) continue;
-    if (forced == algorithm.name) only = &algorithm;
-    const double cycles = algorithm.cycles(shape, m, n);
-    if (cycles >= least) continue;
-    whole = &algorithm;
-    least = cycles;
-  }
-  algorithm_ = only != nullptr ? only : whole;
   if (packs_first()) return;
   if (m * n <= sliced_size) slices_ = std::clamp<std::int64_t>(k / slice_length, 1, most_slices);
   chain_ = chain_length(divide_up(k, slices_));
@@ -126,15 +139,16 @@ Plan<T>::Plan(const Problem& problem, const Arrays<T>& arrays, std::string_view 
   for (std::int64_t row_parts = 1; row_parts <= threads; ++row_parts) {
     const std::int64_t column_parts = threads / row_parts;
     if (row_parts > m || column_parts > n) continue;
-    for (const Algorithm& algorithm : algorithms) {
-      if (only != nullptr ? &algorithm != only : algorithm.sums != whole->sums) continue;
-      const double cycles = algorithm.cycles(shape, divide_up(m, row_parts), divide_up(n, column_parts));
-      if (best >= 0 && cycles >= best) continue;
-      best = cycles;
-      algorithm_ = &algorithm;
-      row_parts_ = row_parts;
-      column_parts_ = column_parts;
-    }
+    Problem part = problem_;
+    part.shape.m = divide_up(m, row_parts);
+    part.shape.n = divide_up(n, column_parts);
+    const auto* const algorithm = kernels::chosen_by_rule(algorithms, part).algorithm;
+    const double cycles = algorithm->cost(part);
+    if (best >= 0 && cycles >= best) continue;
+    best = cycles;
+    algorithm_ = static_cast<const Algorithm<T>*>(algorithm);
+    row_parts_ = row_parts;
+    column_parts_ = column_parts;
   }
   if (shape.batch >= 2 * threads || slices_ >= 2 * threads) row_parts_ = column_parts_ = 1;
   if (algorithm_->sums != Sums::chains || m == 0 || n == 0) return;
@@ -190,11 +204,11 @@ std::int64_t Plan<T>::parts() const {
 template <class T>
 void Plan<T>::run(std::int64_t begin, std::int64_t end, T* scratch, T* shared) const {
   if (packs_first()) return tiles().run(begin, end, shared);
-  for (std::int64_t part = begin; part < end; ++part) run(part, scratch, shared);
+  for (std::int64_t part = begin; part < end; ++part) run_part(part, scratch, shared);
 }
 
 template <class T>
-void Plan<T>::run(std::int64_t part, T* scratch, T* partials) const {
+void Plan<T>::run_part(std::int64_t part, T* scratch, T* partials) const {
   const auto& shape = problem_.shape;
   const auto& kernels = gemm_kernels<T>();
   const std::int64_t column_part = part % column_parts_;
@@ -207,7 +221,7 @@ void Plan<T>::run(std::int64_t part, T* scratch, T* partials) const {
   const std::int64_t column_unit = algorithm_->transposes ? 1 : kernels.lanes;
   const std::int64_t row = edge(shape.m, row_unit, row_parts_, row_part);
   const std::int64_t column = edge(shape.n, column_unit, column_parts_, column_part);
-  Part work{};
+  Part<T> work{};
   work.m = edge(shape.m, row_unit, row_parts_, row_part + 1) - row;
   work.n = edge(shape.n, column_unit, column_parts_, column_part + 1) - column;
   if (work.m <= 0 || work.n <= 0) return;
@@ -219,11 +233,11 @@ void Plan<T>::run(std::int64_t part, T* scratch, T* partials) const {
   work.c = c + (batch * shape.m + row) * shape.n + column;
   work.bias = arrays_.column_bias == nullptr || slice > 0 ? nullptr : arrays_.column_bias + column;
 
-  (this->*algorithm_->run)(work, scratch);
+  (this->*algorithm_->multiply)(work, scratch);
 }
 
 template <class T>
-void Plan<T>::run_dots(const Part& part, T* /*scratch*/) const {
+void Plan<T>::run_dots(const Part<T>& part, T* /*scratch*/) const {
   const auto& shape = problem_.shape;
   sum_kernels<T>().dots(part.c, shape.n, part.a + part.first_k, shape.k, part.b + part.first_k, shape.k, part.m, part.n,
                         part.k, false, part.bias, clips(problem_.activation) && slices_ == 1,
@@ -258,7 +272,7 @@ void Plan<T>::run_chains(Block<T> block, std::int64_t k, bool clip, T* later, co
 }
 
 template <class T>
-void Plan<T>::run_panels(const Part& part, T* packed) const {
+void Plan<T>::run_panels(const Part<T>& part, T* packed) const {
   const auto& kernels = gemm_kernels<T>();
   const auto& shape = problem_.shape;
   const std::int64_t width = kernels.panel_width;
@@ -304,7 +318,7 @@ void Plan<T>::run_panels(const Part& part, T* packed) const {
 }
 
 template <class T>
-void Plan<T>::run_transposed(const Part& part, T* packed) const {
+void Plan<T>::run_transposed(const Part<T>& part, T* packed) const {
   T* const transposed = packed + packed_;
   const auto& kernels = gemm_kernels<T>();
   const auto& shape = problem_.shape;
@@ -347,6 +361,8 @@ void Plan<T>::add(const T* partials) const {
   }
 }
 
+template Choice<float> choose(const Context&, const char*, const Problem&);
+template Choice<double> choose(const Context&, const char*, const Problem&);
 template class Plan<float>;
 template class Plan<double>;
 

@@ -2,8 +2,8 @@
 // A whole matrix product with the kernels of gemm.hpp: blocking, packing and the division into parts for threads.
 
 #include <cstdint>
-#include <string_view>
 
+#include "kernels/choice.hpp"
 #include "tern/kernels/context.hpp"
 #include "tern/kernels/dot.hpp"
 #include "vectorized/clip.hpp"
@@ -34,15 +34,52 @@ struct Arrays {
   const T* column_bias = nullptr;  ///< [n] or null
 };
 
+/// Rows and columns of c, and a range of k.
+template <class T>
+struct Part {
+  const T *a, *b;
+  T* c;
+  std::int64_t m, n, k, first_k;
+  const T* bias;
+};
+
+template <class T>
+class Plan;
+
+/// Algorithms of one kind give the same bits: a chain along k for every element, vectors along k, tiles of bfloat16
+/// factors.
+enum class Sums : std::uint8_t { chains, vectors, tiles };
+
+/// Costs are rough cycles on one thread.
+template <class T>
+struct Algorithm : kernels::Algorithm<Problem, Arrays<T>> {
+  void (Plan<T>::*multiply)(const Part<T>&, T* scratch) const;  ///< null: for tiles, which have their own parts
+  Sums sums = Sums::chains;
+  bool transposes = false;
+  const bfloat16::Kernels* (*kernels)() = nullptr;  ///< of tiles
+};
+
+template <class T>
+using Candidates = kernels::Candidates<Problem, Arrays<T>>;
+
+/// The algorithms that may compute a problem, all with the same bits, and a rough cost on one thread.
+template <class T>
+struct Choice {
+  Candidates<T> algorithms;
+  double nanoseconds = 0;
+};
+/// The one that is forced for `decision` if it fits, else those of the cheapest one's kind.
+template <class T>
+Choice<T> choose(const Context& context, const char* decision, const Problem& problem);
+
 class Bfloat16Product;
 
-/// How one product is computed, by the algorithm that the rule chooses. Every element's sum runs in an order that
-/// follows from the shape only; `threads` only decides where the result is cut.
+/// How one product is computed: cut into parts, by the cheapest one of `algorithms` for them. Every element's sum runs
+/// in an order that follows from the shape only; `threads` only decides where the result is cut.
 template <class T>
 class Plan {
  public:
-  /// By the algorithm named `forced` if it fits; empty: the cheapest one.
-  Plan(const Problem& problem, const Arrays<T>& arrays, std::string_view forced = {});
+  Plan(const Problem& problem, const Arrays<T>& arrays, Candidates<T> algorithms);
   /// The name of the chosen algorithm.
   const char* algorithm() const { return algorithm_->name; }
   /// Whether every element is one chain along k.
@@ -64,49 +101,25 @@ class Plan {
   /// parts have run.
   void add(const T* shared) const;
 
-  /// A rough cost on one thread.
-  double nanoseconds() const;
+  void run_panels(const Part<T>& part, T* scratch) const;
+  void run_transposed(const Part<T>& part, T* scratch) const;
+  void run_dots(const Part<T>& part, T* scratch) const;
 
  private:
-  /// One part: rows and columns of c, and a range of k.
-  struct Part {
-    const T *a, *b;
-    T* c;
-    std::int64_t m, n, k, first_k;
-    const T* bias;
-  };
-  /// Algorithms of one kind give the same bits: a chain along k for every element, vectors along k, tiles of bfloat16
-  /// factors.
-  enum class Sums : std::uint8_t { chains, vectors, tiles };
-  /// An algorithm.
-  struct Algorithm {
-    const char* name;
-    bool (*fits)(const Problem&);
-    double (*cycles)(const kernels::Matmul&, std::int64_t m, std::int64_t n);  ///< rough, for m rows, n columns of c
-    void (Plan::*run)(const Part&, T* scratch) const;  ///< null: for tiles, which have their own parts
-    Sums sums = Sums::chains;
-    bool transposes = false;
-    const bfloat16::Kernels* (*kernels)() = nullptr;  ///< of tiles
-  };
-  static const Algorithm algorithms[];
-
   std::int64_t size() const { return problem_.shape.batch * problem_.shape.m * problem_.shape.n; }
   /// The stride of c^T; not a power of two, whose rows would collide in the cache.
   std::int64_t transposed_row() const { return block_columns_ + 16; }
   /// Whether a part of m rows uses b in place: it reads it once.
   bool in_place(std::int64_t m) const;
   Bfloat16Product tiles() const;
-  void run(std::int64_t part, T* scratch, T* partials) const;
-  void run_panels(const Part& part, T* scratch) const;
-  void run_transposed(const Part& part, T* scratch) const;
-  void run_dots(const Part& part, T* scratch) const;
+  void run_part(std::int64_t part, T* scratch, T* partials) const;
   /// One block of columns of c, chain by chain; multiply(block, first) gets the block of k that begins at `first`.
   template <class Multiply>
   void run_chains(Block<T> block, std::int64_t k, bool clip, T* later, const Multiply& multiply) const;
 
   Problem problem_;
   Arrays<T> arrays_;
-  const Algorithm* algorithm_ = nullptr;
+  const Algorithm<T>* algorithm_ = nullptr;
   std::int64_t slices_ = 1, row_parts_ = 1, column_parts_ = 1;
   std::int64_t block_k_ = 1, block_columns_ = 1;
   std::int64_t chain_ = 1;                                ///< products that are added in one chain

@@ -12,10 +12,10 @@ using bfloat16::Source;
 using bfloat16::step_numbers;
 using bfloat16::tile_lines;
 
-double Bfloat16Product::cycles(const kernels::Matmul& shape, std::int64_t m, std::int64_t n,
-                               const bfloat16::Kernels& kernels) {
-  const auto rows = static_cast<double>(m), columns = static_cast<double>(n), k = static_cast<double>(shape.k);
-  const auto tiles = static_cast<double>(divide_up(m, tile_lines) * divide_up(n, tile_lines));
+double Bfloat16Product::cycles(const kernels::Matmul& shape, const bfloat16::Kernels& kernels) {
+  const auto rows = static_cast<double>(shape.m), columns = static_cast<double>(shape.n);
+  const auto k = static_cast<double>(shape.k);
+  const auto tiles = static_cast<double>(divide_up(shape.m, tile_lines) * divide_up(shape.n, tile_lines));
   const double transposed = (shape.transpose_a ? rows : 0) + (shape.transpose_b ? columns : 0);
   return tiles * (kernels.tile_cycles * static_cast<double>(divide_up(shape.k, depth)) + 40) +
          k * (0.3 * (rows + columns) + 0.2 * transposed) + 0.1 * rows * columns;

@@ -13,8 +13,8 @@ class Bfloat16Product {
   Bfloat16Product() = default;
   Bfloat16Product(const Problem& problem, const Arrays<float>& arrays, const bfloat16::Kernels& kernels);
 
-  /// Rough cycles, for m rows and n columns of c.
-  static double cycles(const kernels::Matmul& shape, std::int64_t m, std::int64_t n, const bfloat16::Kernels& kernels);
+  /// Rough cycles on one thread.
+  static double cycles(const kernels::Matmul& shape, const bfloat16::Kernels& kernels);
 
   /// Floats of 64-byte aligned scratch that the team shares.
   std::int64_t shared() const;
