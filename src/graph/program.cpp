@@ -1,5 +1,6 @@
 #include "tern/graph/program.hpp"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -85,6 +86,15 @@ struct Program::State {
       free.clear();
     }
     results = graph.run(inputs);
+    set_apart(results, inputs);
+  }
+
+  /// A result that is an input or a tensor of the graph would be the caller's to change.
+  void set_apart(std::vector<Tensor>& results, const std::vector<Tensor>& inputs) const {
+    for (Tensor& result : results) {
+      const auto shares = [&](const Tensor& x) { return x.shared_storage() == result.shared_storage(); };
+      if (std::ranges::any_of(inputs, shares) || std::ranges::any_of(held, shares)) result = result.clone();
+    }
   }
 
   void put_back(std::int64_t n, std::unique_ptr<HostRecording> recording) {
@@ -126,6 +136,7 @@ void Program::run(const std::vector<Tensor>& inputs, std::vector<Tensor>& result
   if (state_->step) {
     const std::lock_guard lock(state_->mutex);
     results = state_->step->run_all(inputs);
+    state_->set_apart(results, inputs);
   } else {
     state_->run(n, inputs, results);
   }

@@ -71,6 +71,8 @@ std::string plain_name(const std::string& name) {
   return plain == "-" ? "_" : plain;
 }
 
+bool is_frozen(const Value& value) { return value.kind == Kind::parameter && !value.tensor.requires_grad(); }
+
 /// Takes a text apart, line by line.
 class Parser {
  public:
@@ -130,6 +132,7 @@ class Parser {
     need(" ");
     value.dtype = dtype_named(until("["));
     value.shape = read_shape();
+    const bool frozen = kind == Kind::parameter && eat(" frozen");
     expects<GraphError>(rest_.empty(), "'", rest_.substr(0, 40), "' behind a value");
     if (kind != Kind::input) {
       const auto found = tensors_.find(value.name);
@@ -137,7 +140,7 @@ class Parser {
       value.tensor = found->second;
       expects<GraphError>(value.tensor.dtype() == value.dtype && value.tensor.shape() == value.shape_at(0),
                           "the tensor '", value.name, "' is ", value.tensor.dtype(), ' ', value.tensor.shape());
-      if (kind == Kind::parameter && !value.tensor.requires_grad()) value.tensor.set_requires_grad();
+      if (kind == Kind::parameter && value.tensor.requires_grad() == frozen) value.tensor.set_requires_grad(!frozen);
     }
     const int id = add(std::move(value));
     if (kind == Kind::input) structure_.inputs.push_back(id);
@@ -231,7 +234,7 @@ std::string to_text(const Structure& structure) {
   for (const Value& value : structure.values)
     if (value.kind != Kind::result)
       text += message(words[static_cast<int>(value.kind)], ' ', written_name(value.name), ' ', value.dtype,
-                      written_shape(value.shape), '\n');
+                      written_shape(value.shape), is_frozen(value) ? " frozen\n" : "\n");
   for (const Node& node : structure.nodes) {
     std::string results;
     for (const int id : node.results) {

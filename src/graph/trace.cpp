@@ -82,6 +82,13 @@ class Tracer final : public operators::OpListener, public Observer {
                              "operators instead of item(), values(), fill_() or copy_()"));
   }
 
+  void draws(Generator&) override {
+    if (!operators::listened()) return;  // the operator draws in each call of the graph
+    throw GraphError(message("graph: ", place(),
+                             "draws random numbers outside of operators, which the graph would hold "
+                             "as constants. Use dropout or multinomial, or give them as an input"));
+  }
+
   Structure finish(const std::vector<Tensor>& results) {
     end();
     for (const Tensor& result : results) {

@@ -136,3 +136,14 @@ TEST_CASE("graph files: names and equations of any text come back", "[graph]") {
     CHECK_THROWS_WITH(graph::parse(message("graph g\ninput ", name, " float32[2]\nreturn ", name, "\n"), {}),
                       ContainsSubstring("backslash"));
 }
+
+TEST_CASE("graph: what takes no gradient is written as such", "[graph]") {
+  const TemporaryFolder folder;
+  nn::Linear net(4, 2);
+  net.parameters()[0].set_requires_grad(false);
+  graph::trace(net, ones({2, 4})).save(folder / "frozen.tern");
+  const graph::Graph loaded = graph::Graph::load(folder / "frozen.tern");
+  CHECK(loaded.named_parameters()[0].name == "weight");
+  CHECK_FALSE(loaded.named_parameters()[0].tensor.requires_grad());
+  CHECK(loaded.named_parameters()[1].tensor.requires_grad());
+}

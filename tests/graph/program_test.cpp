@@ -58,6 +58,16 @@ TEST_CASE("program: results stay as they are, and inputs too", "[graph]") {
   // The input itself is a result.
   const graph::Program same(of([](const Tensor& z) { return z; }, numbers({2, 3})));
   CHECK(difference_of({same(x)}, {x}) == "");
+  // So it is where calls are not recorded, and where they are a Step; nobody changes an input through a result.
+  for (const char* mode : {"vectorized", "debug"}) {
+    INFO(mode);
+    const Device other{mode};
+    const graph::Program dropped(of([](const Tensor& z) { return op::dropout(z, 0, true); }, numbers({2, 3})));
+    const graph::Program plain(of([](const Tensor& z) { return z; }, numbers({2, 3})));
+    for (const graph::Program* each : {&dropped, &plain})
+      for (int call = 0; call < 4; ++call) (*each)(x).fill_(9);
+    CHECK(difference_of({x}, {kept}) == "");
+  }
 }
 
 TEST_CASE("program: weights that change are noticed, unless they were folded", "[graph]") {

@@ -213,4 +213,34 @@ TEST_CASE("quantize: what it refuses", "[graph]") {
   CHECK_NOTHROW(graph::quantize(linear, {{zeros({0, 4})}, {ones({2, 4})}}, {.repeats = 0}));
   CHECK_THROWS_WITH(graph::quantize(linear, {{ones({1, 4})}}, {.percentile = 0}), ContainsSubstring("percentile"));
   CHECK_THROWS_AS(graph::quantize(linear, {{ones({1, 5})}}), ShapeError);
+  CHECK_THROWS_WITH(graph::quantize(linear, {{ones({1, 4})}, {full({2, 4}, INFINITY)}}),
+                    ContainsSubstring("inf, which is not finite, in 'x' of batch 1"));
+  nn::Sequential trains{nn::Linear{4, 2}, nn::Dropout{0.5}};
+  trains.train();
+  CHECK_THROWS_WITH(graph::quantize(graph::trace(trains, ones({1, 4})), {{ones({1, 4})}}),
+                    ContainsSubstring("dropout of 1 trains; call eval()"));
+}
+
+TEST_CASE("quantize: sums of many terms stay within int32", "[graph]") {
+  const Device device{"vectorized"};
+  const NoGrad no_grad;
+  nn::Sequential net{nn::Linear{80000, 2}};
+  for (Tensor weight : net.parameters()) weight.fill_(0.01);
+  net.parameters()[0].slice(0, 1, 2).fill_(-0.01);
+  const Tensor half = rand({2, 80000}), all = ones({2, 80000});  // larger sums than the calibration shows
+  const graph::Graph made = graph::quantize(traced(net, half), {{half}}, forced);
+  CHECK(error(made(half), net(half)) < 0.05);
+  CHECK(error(made(all), net(all)) < 0.05);
+}
+
+TEST_CASE("quantize: the bound counts results of 16 bits", "[graph]") {
+  const Device device{"vectorized"};
+  const Tensor x = numbers({16, 8}), weight = numbers({4, 8}, 3);
+  const auto net = [&](const std::vector<Tensor>& in) {
+    return std::vector{op::cast(op::linear(in[0], weight, {}), DType::float16)};
+  };
+  graph::QuantizeReport report;
+  const graph::Graph made = graph::quantize(graph::trace(net, {x}), {{x}}, {.bound = 1e-9, .repeats = 0}, &report);
+  CHECK(count(made, "quantized_linear") == 0);
+  CHECK(report.error == 0);
 }

@@ -119,16 +119,23 @@ Weights quantized_weights(const Structure& structure, const Node& node, double x
   }
   std::vector<std::int8_t> stored(numbers.size());
   for (std::size_t o = 0; o < outputs; ++o) {
-    double largest = 0, sum = 0;
+    double largest = 0;
     for (std::size_t i = o * terms; i < (o + 1) * terms; ++i)
       largest = std::max(largest, static_cast<double>(std::abs(numbers[i])));
     // The bias is an int32 in units of both scales: half of the range is its, for channels of very small weights.
-    const double scale = std::max({largest / 127, std::abs(result.bias[o]) / (x_scale * 0x1p30), 1e-30});
-    for (std::size_t i = o * terms; i < (o + 1) * terms; ++i) {
-      const double number = std::clamp(std::nearbyint(numbers[i] / scale), -127.0, 127.0);
-      stored[i] = static_cast<std::int8_t>(number);
-      sum += number;
-    }
+    double scale = std::max({largest / 127, std::abs(result.bias[o]) / (x_scale * 0x1p30), 1e-30}), sum = 0;
+    const auto store = [&] {  // and how large the sum with stored numbers up to 255 may become
+      double above = 0, below = 0;
+      for (std::size_t i = o * terms; i < (o + 1) * terms; ++i) {
+        const double number = std::clamp(std::nearbyint(numbers[i] / scale), -127.0, 127.0);
+        stored[i] = static_cast<std::int8_t>(number);
+        (number > 0 ? above : below) += number;
+      }
+      sum = above + below;
+      return 255 * std::max(above, -below);
+    };
+    // The other half is the sum's. Beyond some ten thousand terms the weights have to be smaller for that.
+    for (double most = store(); most > 0x1p30; most = store()) scale *= most / 0x1p30 + 1e-3;
     result.scale.push_back(scale);
     result.sum.push_back(sum);
   }

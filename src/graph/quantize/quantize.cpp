@@ -45,12 +45,11 @@ Graph finished(Structure structure) {
 class Difference {
  public:
   void add(const Tensor& found, const Tensor& expected) {
-    const Tensor a = found.detach().contiguous(), b = expected.detach().contiguous();
-    const auto x = a.read<float>(), y = b.read<float>();
+    const std::vector<double> x = found.detach().values(), y = expected.detach().values();
     for (std::size_t i = 0; i < y.size(); ++i) {
-      const double off = static_cast<double>(x[i]) - y[i];
+      const double off = x[i] - y[i];
       error_ += off * off;
-      square_ += static_cast<double>(y[i]) * y[i];
+      square_ += y[i] * y[i];
     }
   }
   double value() const { return square_ > 0 ? std::sqrt(error_ / square_) : error_ > 0 ? infinity_ : 0; }
@@ -65,7 +64,7 @@ double difference_of(const Graph& graph, const Graph& from, const std::vector<st
   for (const std::vector<Tensor>& inputs : batches) {
     const std::vector<Tensor> found = graph.run(inputs), expected = from.run(inputs);
     for (std::size_t i = 0; i < found.size(); ++i)
-      if (found[i].dtype() == DType::float32) difference.add(found[i], expected[i]);
+      if (is_floating(found[i].dtype())) difference.add(found[i], expected[i]);
   }
   return difference.value();
 }
@@ -230,6 +229,9 @@ Graph quantize(const Graph& graph, const std::vector<std::vector<Tensor>>& batch
   expects(!batches.empty(), "quantize: no batches to calibrate with");
   expects<NumericError>(options.percentile > 0 && options.percentile <= 100, "quantize: a percentile of ",
                         options.percentile, ", expected one in (0, 100]");
+  for (const Node& node : graph.structure().nodes)
+    expects(node.op->effect(node.attributes) != operators::Effect::changes, "quantize: ", node.op->name(),
+            node.module.empty() ? "" : " of " + node.module, " trains; call eval() before the module is traced");
   const NoGrad no_grad;
   QuantizeReport own;
   QuantizeReport& result = report == nullptr ? own : *report;

@@ -105,7 +105,10 @@ std::map<int, operators::Quantization> quantizations(const Structure& structure,
       const Tensor whole = found[i].detach().contiguous();
       seen[values[i]] += whole.numel();
       for (const float number : whole.read<float>()) {
-        if (!std::isfinite(number)) throw NumericError("quantize: calibration meets a number that is not finite");
+        expects<NumericError>(std::isfinite(number), "quantize: calibration meets ", number,
+                              ", which is not finite, in '", structure.values[values[i]].name, "' of batch ",
+                              &inputs - batches.data(),
+                              "; leave such examples out, or find their origin with Numerics::check");
         range.low = std::min(range.low, static_cast<double>(number));
         range.high = std::max(range.high, static_cast<double>(number));
       }
