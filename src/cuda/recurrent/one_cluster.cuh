@@ -4,7 +4,7 @@
 
 #include <cooperative_groups.h>
 
-#include "cuda/recurrent/warp_product.cuh"
+#include "cuda/recurrent/plan.cuh"
 #include "cuda/recurrent/work.cuh"
 
 namespace tern::cuda::recurrence {
@@ -18,14 +18,14 @@ __device__ __forceinline__ void meet_cluster(int spread) {
 }
 
 /// Writes what an item made to the same place in every block's shared memory.
-template <int places, int made>
+template <int made>
 __device__ __forceinline__ void send(float* to, const Made<made>& item, int spread) {
   const auto put = [&](float* place) {
-    if constexpr (places == 1)
-      *place = item.values[0];
+    if constexpr (made == 4)
+      *reinterpret_cast<float4*>(place) = {item.values[0], item.values[1], item.values[2], item.values[3]};
     else
-      *reinterpret_cast<float4*>(place) = {item.values[0], item.values[1], item.values[2],
-                                           made > 3 ? item.values[made - 1] : 0};
+#pragma unroll
+      for (int i = 0; i < made; ++i) place[i] = item.values[i];
   };
 #if __CUDA_ARCH__ >= 900
   if (spread > 1) {
@@ -37,80 +37,105 @@ __device__ __forceinline__ void send(float* to, const Made<made>& item, int spre
   put(to);
 }
 
-/// The states are unit by unit, places_of(Work::made) numbers of each; there are two copies, since one block may still
-/// read a round's while another sends the next.
-template <class Product, class Work>
-__global__ void __launch_bounds__(ClusterPlan::threads, 1)
-    one_cluster_kernel(Work work, ClusterPlan plan, std::int64_t rounds) {
+/// What a thread multiplies: the weights between one unit's sums and all that `others` units make, unit by unit.
+template <class Work>
+struct UnitWeights {
+  static constexpr int others = ClusterPlan::others, columns = others * Work::made;
+  float weight[Work::sums][columns];
+
+  /// From unit `first` on, of `width`; zeros where there are no more, or if this thread has none.
+  __device__ __forceinline__ void load(const Work& work, int unit, int first, int width, bool any) {
+#pragma unroll
+    for (int s = 0; s < Work::sums; ++s)
+#pragma unroll
+      for (int k = 0; k < columns; ++k) {
+        const int other = first + k / Work::made;
+        weight[s][k] = any && other < width ? work.factor(s, unit, k % Work::made * width + other) : 0.0f;
+      }
+  }
+
+  /// The products with the states of one sequence, from those of unit `first` on.
+  __device__ __forceinline__ void multiply(const float* states, float* sums) const {
+    constexpr int chains = Work::sums == 1 ? 4 : 1;  // sums that are added side by side
+    float sum[Work::sums][chains] = {};
+#pragma unroll
+    for (int k = 0; k < columns; k += 4) {
+      const float4 state = *reinterpret_cast<const float4*>(states + k);
+#pragma unroll
+      for (int s = 0; s < Work::sums; ++s) {
+        sum[s][0] = fmaf(weight[s][k], state.x, sum[s][0]);
+        sum[s][1 % chains] = fmaf(weight[s][k + 1], state.y, sum[s][1 % chains]);
+        sum[s][2 % chains] = fmaf(weight[s][k + 2], state.z, sum[s][2 % chains]);
+        sum[s][3 % chains] = fmaf(weight[s][k + 3], state.w, sum[s][3 % chains]);
+      }
+    }
+#pragma unroll
+    for (int s = 0; s < Work::sums; ++s)
+      sums[s] = chains == 1 ? sum[s][0] : (sum[s][0] + sum[s][1 % chains]) + (sum[s][2 % chains] + sum[s][3 % chains]);
+  }
+};
+
+/// Thread t multiplies for unit t % units, its t / units -th `others`, and finishes an item of that unit. There are two
+/// copies of the states, since one block may still read a round's while another sends the next.
+template <class Work>
+__global__ void __launch_bounds__(ClusterPlan::threads_of(Work::sums* Work::made), 1)
+    one_cluster_kernel(Work work, ClusterPlan plan, int rounds) {
   extern __shared__ float4 cluster_shared[];
-  constexpr int places = places_of(Work::made);
   float* const states = reinterpret_cast<float*>(cluster_shared);
   float* const partials = states + 2 * plan.tile * plan.stride;
-  const int thread = static_cast<int>(threadIdx.x), warp = thread / 32;
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const int rank = static_cast<int>(blockIdx.x) % plan.spread, cluster = static_cast<int>(blockIdx.x) / plan.spread;
-  const int first_unit = rank * plan.units, width = static_cast<int>(work.p.width);
+  const int own_unit = thread % plan.units, part = thread / plan.units, width = static_cast<int>(work.p.width);
+  const int unit = rank * plan.units + own_unit, batch = static_cast<int>(work.p.batch);
   begin_kernel();
 
-  const int first_row = warp % plan.row_warps * Product::rows, chunk = warp / plan.row_warps;
-  const int first_column = chunk * Product::tile.columns;
-  const bool multiplies = chunk < plan.chunks;
-  Product product;
-  product.load([&](int row, int column) {
-    const int unit = (first_row + row) / Work::sums, u = first_unit + unit, k = first_column + column;
-    const int made = k % places, from = k / places;
-    const bool inside = multiplies && unit < plan.units && u < width && from < width && made < Work::made;
-    return inside ? work.factor((first_row + row) % Work::sums, u, made * width + from) : 0.0f;
-  });
-  for (int i = thread; i < 2 * plan.tile * plan.stride; i += ClusterPlan::threads) states[i] = 0;
+  UnitWeights<Work> weights;
+  weights.load(work, unit, part * ClusterPlan::others, width, unit < width && part < plan.chunks);
+  for (int i = thread; i < 2 * plan.tile * plan.stride; i += threads) states[i] = 0;
+  float* const own = states + part * plan.stride + unit * Work::made;  // of this thread's item
 
-  const int item_row = thread / plan.units, item_unit = thread % plan.units;
-  const std::int64_t unit = first_unit + item_unit, batch = work.p.batch;
-  float* const partial[1] = {partials + chunk * plan.tile * plan.pitch + first_row};
-  float* const own = states + item_row * plan.stride + unit * places;
-  for (std::int64_t first = cluster * plan.tile; first < batch; first += plan.clusters * plan.tile) {
-    const int count = static_cast<int>(min(batch - first, static_cast<std::int64_t>(plan.tile)));
-    const bool has_item = item_row < count && unit < width;
-    const std::int64_t n = first + item_row;
+  for (int first = cluster * plan.tile; first < batch; first += plan.clusters * plan.tile) {
+    const int count = min(batch - first, plan.tile), n = first + part;
+    const bool has_item = part < count && unit < width;
     __syncthreads();
     if (const float* const source = work.first_source(); source != nullptr)  // one number of a unit
-      for (int i = thread; i < count * width; i += ClusterPlan::threads)
-        states[i / width * plan.stride + i % width] = source[first * width + i];
-    typename Work::Item item{};
-    float carry = 0;
-    if (has_item) {
-      item = work.load(0, n, unit);
-      carry = work.carried(0, n, unit);
-    }
+      for (int i = thread; i < count * width; i += threads)
+        states[i / width * plan.stride + i % width] = source[static_cast<std::int64_t>(first) * width + i];
+    float carry = has_item ? work.carried(0, n, unit) : 0;
     meet_cluster(plan.spread);
-    for (std::int64_t round = 0; round < rounds; ++round) {
-      typename Work::Item next{};
-      if (has_item && round + 1 < rounds) next = work.load(round + 1, n, unit);
+    for (int round = 0; round < rounds; ++round) {
+      typename Work::Item item{};
+      if (has_item) item = work.load(round, n, unit);
       float sums[Work::sums] = {};
-      const int copy = static_cast<int>(round % 2) * plan.tile * plan.stride;
+      const int copy = round % 2 * plan.tile * plan.stride;
       if (work.source(round) != nullptr) {
-        if (multiplies) product.multiply(states + copy + first_column, plan.stride, count, partial, 0, plan.pitch);
+        if (part < plan.chunks)
+          for (int i = 0; i < count; ++i)
+            weights.multiply(states + copy + i * plan.stride + part * UnitWeights<Work>::columns,
+                             partials + ((part * plan.tile + i) * plan.units + own_unit) * Work::sums);
         __syncthreads();
         if (has_item)
-          for (int s = 0; s < Work::sums; ++s)
-            for (int c = 0; c < plan.chunks; ++c)
-              sums[s] += partials[(c * plan.tile + item_row) * plan.pitch + item_unit * Work::sums + s];
+          for (int c = 0; c < plan.chunks; ++c)
+#pragma unroll
+            for (int s = 0; s < Work::sums; ++s)
+              sums[s] += partials[((c * plan.tile + part) * plan.units + own_unit) * Work::sums + s];
       }
       if (has_item) {
         const Made<Work::made> made = work.finish(round, n, unit, item, carry, sums);
-        if (round + 1 < rounds) send<places>(own + plan.tile * plan.stride - copy, made, plan.spread);
+        if (round + 1 < rounds) send(own + plan.tile * plan.stride - copy, made, plan.spread);
       }
-      item = next;
       meet_cluster(plan.spread);
     }
     if (has_item) work.keep(n, unit, carry);
   }
 }
 
-template <class Product, class Work>
+template <class Work>
 void launch_one_cluster(Context& context, const Work& work, const ClusterPlan& plan) {
-  Grid grid(static_cast<unsigned>(plan.clusters * plan.spread), ClusterPlan::threads, plan.shared);
+  const int threads = ClusterPlan::threads_of(Work::sums * Work::made);
+  Grid grid(static_cast<unsigned>(plan.clusters * plan.spread), static_cast<unsigned>(threads), plan.shared);
   grid.cluster = static_cast<unsigned>(plan.spread);
-  launch(context, grid, one_cluster_kernel<Product, Work>, work, plan, work.rounds());
+  launch(context, grid, one_cluster_kernel<Work>, work, plan, static_cast<int>(work.rounds()));
 }
 
 }  // namespace tern::cuda::recurrence

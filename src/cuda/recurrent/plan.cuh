@@ -105,61 +105,58 @@ inline Plan plan_of(const Layer& layer, bool clusters, bool tensor, const Room& 
   return best;
 }
 
-/// The numbers that an item makes lie side by side, and end where a vector does.
-__host__ __device__ constexpr int places_of(int made) { return made == 1 ? 1 : 4; }
-
 /// A layer whose weights one block or cluster of `spread` blocks holds, so that nothing passes through memory from
-/// round to round. A block finishes `units` units of `tile` sequences, an item in each thread; its warps are
-/// `row_warps` by `chunks`, each with 8 * `row_tiles` rows and 128 * `vectors` columns.
+/// round to round. A thread has the weights between one of its block's `units` units and `others` more, and finishes an
+/// item; `chunks` threads share a unit. A block takes `tile` sequences at a time, at most one for each of those
+/// threads.
 struct ClusterPlan {
-  static constexpr int threads = most_warps * 32;
-  int units = 0, spread = 0, row_tiles = 0, vectors = 0, row_warps = 0, chunks = 0, tile = 0, clusters = 0;
-  int stride = 0, pitch = 0;  ///< floats between two sequences' states and partial sums; no bank conflicts
+  static constexpr int others = 32;
+  /// Of a block: a thread has `weights` times `others` of its registers for weights, and some for the rest.
+  static constexpr int threads_of(int weights) { return weights > 3 ? 256 : 512; }
+
+  int units = 0, spread = 0, chunks = 0, tile = 0, clusters = 0;
+  int stride = 0;  ///< floats between two sequences' states
   std::size_t shared = 0;
   double cost = 0;  ///< microseconds of a round
 
   bool fits() const { return clusters > 0; }
 };
 
-inline ClusterPlan cluster_plan_of(const Layer& layer, int kind, int vectors, const Room& room) {
-  ClusterPlan plan{.spread = 1 << kind, .row_tiles = 4 / vectors, .vectors = vectors};
-  const std::int64_t units = ceil_div(layer.width, plan.spread), columns = layer.width * places_of(layer.made);
-  const std::int64_t row_warps = ceil_div(units * layer.sums, 8 * plan.row_tiles);
-  const std::int64_t chunks = ceil_div(columns, 128 * vectors), most = room.blocks[kind] / plan.spread;
-  const int at_once = tile_of(vectors, false).sequences / plan.row_tiles;
-  if (row_warps * chunks > most_warps || most == 0) return plan;
+inline ClusterPlan cluster_plan_of(const Layer& layer, int kind, const Room& room) {
+  ClusterPlan plan{.spread = 1 << kind};
+  const int weights = layer.sums * layer.made, threads = ClusterPlan::threads_of(weights);
+  const std::int64_t units = ceil_div(layer.width, plan.spread), chunks = ceil_div(layer.width, ClusterPlan::others);
+  const std::int64_t most = room.blocks[kind] / plan.spread;
+  if (units * chunks > threads || most == 0) return plan;
   plan.units = static_cast<int>(units);
-  plan.row_warps = static_cast<int>(row_warps);
   plan.chunks = static_cast<int>(chunks);
-  plan.stride = plan.chunks * 128 * vectors + 16;
-  plan.pitch = plan.row_warps * 8 * plan.row_tiles + 8;
-  const std::int64_t rooms = ClusterPlan::threads / units;  // items of a block
-  std::int64_t tile = ceil_div(std::min(ceil_div(layer.batch, most), rooms), at_once) * at_once;
-  if (tile > rooms) tile -= at_once;
+  plan.stride = plan.chunks * ClusterPlan::others * layer.made + 4;
+  std::int64_t tile = std::min(ceil_div(layer.batch, most), threads / units);
   const auto bytes = [&] {
-    return static_cast<std::size_t>(tile * (2 * plan.stride + chunks * plan.pitch)) * sizeof(float);
+    return static_cast<std::size_t>(tile * (2 * plan.stride + chunks * units * layer.sums)) * sizeof(float);
   };
-  while (tile > 0 && bytes() > room.shared) tile -= at_once;
-  if (tile <= 0) return plan;
+  while (tile > 0 && bytes() > room.shared) --tile;
+  if (tile == 0) return plan;
   plan.tile = static_cast<int>(tile);
   plan.shared = bytes();
   plan.clusters = static_cast<int>(std::min(most, ceil_div(layer.batch, tile)));
-  // Clocks, estimated: what a warp waits for (the sums over lanes, a unit's functions, the cluster), its multiply-adds,
-  // and the states that it sends.
+  // Clocks, estimated: what a round waits for (a unit's functions, its sums, the cluster), and the multiply-adds.
   const double turns = static_cast<double>(ceil_div(layer.batch, plan.clusters * tile));
-  const double product = static_cast<double>(tile * ((row_warps * chunks + 3) / 4)) * 190;
-  plan.cost = turns * (800 + product + (plan.spread > 1 ? 500 + 20 * plan.spread : 0)) / 1.7e3;
+  const double warps = static_cast<double>(ceil_div(units * chunks, 32));
+  const double product = static_cast<double>(tile) * warps / 4 * (ClusterPlan::others * weights + 40);
+  plan.cost = turns *
+              (900 + product + 8.0 * static_cast<double>(chunks) + (plan.spread > 1 ? 700 + 20 * plan.spread : 0)) /
+              1.7e3;
   return plan;
 }
 
 /// The cheapest, if any fits.
 inline ClusterPlan cluster_plan_of(const Layer& layer, const Room& room) {
   ClusterPlan best;
-  for (int kind = 0; kind < Room::kinds; ++kind)
-    for (const int vectors : {1, 2, 4}) {
-      const ClusterPlan plan = cluster_plan_of(layer, kind, vectors, room);
-      if (plan.fits() && (!best.fits() || plan.cost < best.cost)) best = plan;
-    }
+  for (int kind = 0; kind < Room::kinds; ++kind) {
+    const ClusterPlan plan = cluster_plan_of(layer, kind, room);
+    if (plan.fits() && (!best.fits() || plan.cost < best.cost)) best = plan;
+  }
   return best;
 }
 

@@ -116,13 +116,13 @@ void run_persistent(Context& context, const Problem& p, const Work& work, int, v
   launch_it(context, work, plan, p.aligned, static_cast<int*>(workspace));
 }
 
+bool fits_one_cluster(const Problem& p) {
+  return p.steps < (1 << 30) && p.batch < (1 << 30) && cluster_plan_for(p).fits();
+}
+
 template <class Work>
 void run_one_cluster(Context& context, const Problem& p, const Work& work, int, void*) {
-  const ClusterPlan plan = cluster_plan_for(p);
-  const auto launch_it = plan.vectors == 1   ? launch_one_cluster<Scalars<1, 4>, Work>
-                         : plan.vectors == 2 ? launch_one_cluster<Scalars<2, 2>, Work>
-                                             : launch_one_cluster<Scalars<4, 1>, Work>;
-  launch_it(context, work, plan);
+  launch_one_cluster(context, work, cluster_plan_for(p));
 }
 
 // ---- the choice ----
@@ -135,10 +135,10 @@ const Algorithm<Problem, Work> persistent{
     .run = run_persistent<Work, clusters>,
     .cost = [](const Problem& p) { return plan_for(p, clusters).cost; }};
 template <class Work>
-const Algorithm<Problem, Work> one_cluster{.name = "one_cluster",
-                                           .fits = [](const Problem& p) { return cluster_plan_for(p).fits(); },
-                                           .run = run_one_cluster<Work>,
-                                           .cost = [](const Problem& p) { return cluster_plan_for(p).cost; }};
+const Algorithm<Problem, Work> one_cluster{
+    .name = "one_cluster", .fits = fits_one_cluster, .run = run_one_cluster<Work>, .cost = [](const Problem& p) {
+      return cluster_plan_for(p).cost;
+    }};
 template <class Work>
 const Algorithm<Problem, Work> steps{
     .name = "steps",

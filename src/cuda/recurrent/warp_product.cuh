@@ -29,12 +29,11 @@ __device__ __forceinline__ void sum_lanes(float (&values)[count]) {
   }
 }
 
-/// Multiply-adds of float32: 8 * `row_tiles` rows, 128 * `vectors` columns over the lanes, four at a time. The partial
-/// sums of all rows are side by side.
-template <int vectors, int row_tiles = 1>
+/// Multiply-adds of float32: 8 rows, 128 * `vectors` columns over the lanes, four at a time.
+template <int vectors>
 struct Scalars {
   static constexpr Tile tile = tile_of(vectors, false);
-  static constexpr int rows = tile.rows * row_tiles, tiles = 1, at_once = tile.sequences / row_tiles;
+  static constexpr int rows = tile.rows, tiles = rows / 8;
   float weight[rows][vectors * 4];
 
   /// factor(row, column) is a weight.
@@ -51,8 +50,7 @@ struct Scalars {
   __device__ __forceinline__ void multiply(const float* states, int stride, int count, float* const (&partial)[tiles],
                                            int place, int pitch) const {
     if (count == 1) return some<1>(states, stride, partial[0] + place, pitch);
-    for (int i = 0; i < count; i += at_once)
-      some<at_once>(states + i * stride, stride, partial[0] + place + i * pitch, pitch);
+    for (int i = 0; i < count; i += 4) some<4>(states + i * stride, stride, partial[0] + place + i * pitch, pitch);
   }
 
  private:
