@@ -1,9 +1,11 @@
 // The latency of one inference: programs NET BATCH THREADS CALLS (or cuda in place of THREADS) prints, for the module
 // as it is written (eager) and for the graph::Program made of it, the median and the 99th percentile in milliseconds,
 // both timed in turn with the copy of the input, and the peak of the memory that a call needs beside the weights, in
-// MB: of a program the block of its recording, and what its kernels take for themselves and for the result. `programs
-// start FILE` prints the milliseconds from the start of the process to the first answer of a saved program for one
-// image of 224 x 224.
+// MB: of a program the block of its recording, and what its kernels take for themselves and for the result. With a
+// sixth argument, float32, bfloat16 or int8 (every layer forced into 8 bits), it times the program alone, whose input
+// is written anew on the host before each call, at the precision PRECISION (strict), and prints median, 99th percentile
+// and least. `programs start FILE` prints the milliseconds from the start of the process to the first answer of a saved
+// program for one image of 224 x 224.
 
 #include <algorithm>
 #include <chrono>
@@ -74,6 +76,43 @@ int measure(const benchmarks::Network& network, std::int64_t batch, const std::s
   return 0;
 }
 
+/// The program alone, as a service calls it: a new input on the host, the answer on the host.
+int serve(const benchmarks::Network& network, std::int64_t batch, const std::string& place, int calls,
+          const std::string& form) {
+  const char* const precision = std::getenv("PRECISION");
+  const Precision rounding = precision_of(precision == nullptr ? "strict" : precision);
+  const Device device = place == "cuda"
+                            ? Device{"cuda", {.precision = rounding}}
+                            : Device{"vectorized", {.threads = std::atoi(place.c_str()), .precision = rounding}};
+  const NoGrad no_grad;
+  nn::Module& net = *network.module;
+  net.eval();
+  const DType dtype = form == "bfloat16" ? DType::bfloat16 : DType::float32;
+  net.to(dtype);
+  Generator generator{1};
+  Tensor x = randn(network.input(batch), generator).to(dtype);
+  const graph::Graph traced = graph::trace(net, x.slice(0, 0, 1));
+  const graph::Program program(form == "int8" ? graph::quantize(traced, {{x}}, {.bound = 10, .force = true}) : traced);
+  const auto renew = [&] {  // the other memories' copies become stale
+    if (dtype == DType::float32)
+      x.write<float>()[0] += 1;
+    else
+      x.write<BFloat16>()[0].bits ^= 1;
+  };
+  for (int i = 0; i < 5; ++i) renew(), program(x).values();
+  std::vector<double> times;
+  for (int i = 0; i < calls; ++i) {
+    renew();
+    const Clock::time_point start = Clock::now();
+    program(x).values();
+    times.push_back(milliseconds(start));
+  }
+  std::printf("%s median %.4f, 99th percentile %.4f, least %.4f ms; %.0f images/s; %s\n", form.c_str(), at(times, 0.5),
+              at(times, 0.99), times[0], 1e3 * static_cast<double>(batch) / at(times, 0.5),
+              program.unrecorded().empty() ? "recorded" : program.unrecorded().c_str());
+  return 0;
+}
+
 int first_answer(const std::string& file) {
   const Device device{"vectorized"};
   const graph::Program program = graph::Program::load(file);
@@ -96,9 +135,11 @@ int main(int argc, char** argv) {
     graph::Program(*network.module, {zeros(network.input(1))}).save(argv[3]);
     return 0;
   }
-  if (argc != 5) {
-    std::fprintf(stderr, "usage: programs NET BATCH THREADS CALLS, programs save NET FILE, programs start FILE\n");
+  if (argc != 5 && argc != 6) {
+    std::fprintf(stderr,
+                 "usage: programs NET BATCH THREADS CALLS [FORM], programs save NET FILE, programs start FILE\n");
     return 2;
   }
+  if (argc == 6) return serve(benchmarks::net_of(net), std::atoi(argv[2]), argv[3], std::atoi(argv[4]), argv[5]);
   return measure(benchmarks::net_of(net), std::atoi(argv[2]), argv[3], std::atoi(argv[4]));
 }

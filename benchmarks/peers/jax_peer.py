@@ -66,6 +66,22 @@ class Forward:
         self.key, own = jax.random.split(self.key)
         return jnp.where(jax.random.bernoulli(own, 1 - rate, x.shape), x / (1 - rate), 0).astype(x.dtype)
 
+    def norm(self, weights, x):
+        """Batch normalisation by the batch in training, by kept statistics in inference; these are not updated."""
+        scale, shift, mean, variance = weights
+        whole = x.astype(jnp.float32)
+        if self.training:
+            mean, variance = jnp.mean(whole, (0, 1, 2)), jnp.var(whole, (0, 1, 2))
+        factor = scale * lax.rsqrt(variance + 1e-5)
+        return (whole * factor + (shift - mean * factor)).astype(x.dtype)
+
+    def conv_norm(self, weights, x, stride=1, padding=0):
+        weight, norm = weights
+        y = lax.conv_general_dilated(
+            x.astype(self.dtype), weight.astype(self.dtype), (stride, stride), [(padding, padding)] * 2,
+            dimension_numbers=("NHWC", "HWIO", "NHWC"))
+        return self.norm(norm, y)
+
     @staticmethod
     def flat(x):
         return x.reshape(x.shape[0], -1)
@@ -150,6 +166,63 @@ def googlenet():
     return (stem, modules, heads, layer(1024, 1000)), run
 
 
+def conv_norm(size, inputs, outputs):
+    kept = [make(outputs) for make in (jnp.ones, jnp.zeros, jnp.zeros, jnp.ones)]  # scale, shift, mean, variance
+    return [layer(size, size, inputs, outputs)[0], kept]
+
+
+def resnet(blocks, deep):
+    """torchvision's ResNets: blocks of two 3x3 convolutions or, `deep`, of 1x1, 3x3 (which strides) and 1x1."""
+    def block(to, weights, x, stride):
+        convolutions, shortcut = weights
+        y = x
+        for at, weight in enumerate(convolutions):
+            size = weight[0].shape[0]
+            strides = stride if at == (1 if deep else 0) else 1
+            y = to.conv_norm(weight, y, strides, size // 2)
+            if at + 1 < len(convolutions):
+                y = jax.nn.relu(y)
+        return jax.nn.relu(y + (x if shortcut is None else to.conv_norm(shortcut, x, stride)))
+
+    def run(to, weights, x):
+        stem, stages, last = weights
+        x = to.max_pool(jax.nn.relu(to.conv_norm(stem, x, 2, 3)), 3, 2, 1, 1)
+        for number, stage in enumerate(stages):
+            for at, each in enumerate(stage):
+                x = block(to, each, x, 2 if number > 0 and at == 0 else 1)
+        return [to.dense(last, jnp.mean(x, (1, 2)))]
+
+    stages, inputs = [], 64
+    for number, count in enumerate(blocks):
+        width, stage = 64 << number, []
+        outputs = width * 4 if deep else width
+        for at in range(count):
+            sizes = [(1, inputs, width), (3, width, width), (1, width, outputs)] if deep else \
+                [(3, inputs, width), (3, width, width)]
+            new = at == 0 and (number > 0 or inputs != outputs)
+            stage.append(([conv_norm(*size) for size in sizes], conv_norm(1, inputs, outputs) if new else None))
+            inputs = outputs
+        stages.append(stage)
+    return (conv_norm(7, 3, 64), stages, layer(inputs, 1000)), run
+
+
+def vgg16():
+    plan = [64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 0]  # 0: a pool
+
+    def run(to, weights, x):
+        convolutions, dense = iter(weights[0]), weights[1]
+        for width in plan:
+            x = to.conv_relu(next(convolutions), x, padding=1) if width else to.max_pool(x, 2, 2)
+        x = to.flat(x)
+        for weight in dense[:2]:
+            x = to.dropout(jax.nn.relu(to.dense(weight, x)), 0.5)
+        return [to.dense(dense[2], x)]
+
+    widths = [3] + [width for width in plan if width]
+    convolutions = [layer(3, 3, a, b) for a, b in zip(widths, widths[1:])]
+    return (convolutions, [layer(25088, 4096), layer(4096, 4096), layer(4096, 1000)]), run
+
+
 NETS = {  # name: (weights and function, shape of an input, classes, steps in one program)
     "mlp-small": (lambda: mlp(196), (784,), 10, 64),
     "mlp-medium": (lambda: mlp(392), (784,), 10, 64),
@@ -157,6 +230,9 @@ NETS = {  # name: (weights and function, shape of an input, classes, steps in on
     "lenet": (lenet, (28, 28, 1), 10, 64),
     "alexnet": (alexnet, (227, 227, 3), 1000, 8),
     "googlenet": (googlenet, (224, 224, 3), 1000, 8),
+    "resnet18": (lambda: resnet([2, 2, 2, 2], False), (224, 224, 3), 1000, 8),
+    "resnet50": (lambda: resnet([3, 4, 6, 3], True), (224, 224, 3), 1000, 8),
+    "vgg16": (vgg16, (224, 224, 3), 1000, 8),
 }
 
 

@@ -3,7 +3,8 @@
 Each layer is timed in PyTorch eager and as a CUDA graph, both layouts, and in Tern with x in both layouts; the best of
 each counts, in one run, one after the other. `--precision bfloat16` (or float16) makes everything of that dtype. The
 report has the distribution of the ratios PyTorch / Tern (above 1 Tern is faster) and the worst by name. `--layers 0`
-leaves the layers out, `--nets ""` the networks.
+leaves the layers out, `--nets ""` the networks. `--compile` also times the nets under torch.compile, as such and as a
+CUDA graph (up to a minute a cell), `--jax` one jitted call in JAX (jax_peer.py); a column each, and the best counts.
 
 usage: sweep.py PATH/TO/sweep --mode cuda --precision tf32 --layers 200 --nets mobilenet_v2,resnet50 --out sweep.md
 """
@@ -54,12 +55,12 @@ def graph_of(run):
     return graph.replay
 
 
-def best_of(make, seconds):
+def best_of(make, seconds, **options):
     """-> (microseconds, how) of the fastest of make(layout) eager and as a graph."""
     best = (float("inf"), "none")
     for name, layout in (("NCHW", torch.contiguous_format), ("NHWC", torch.channels_last)):
         try:
-            run = make(layout)
+            run = make(layout, **options)
             best = min(best, (timed(run, seconds), "eager " + name))
             best = min(best, (timed(graph_of(run), seconds), "graph " + name))
         except Exception as error:  # a layout that one library cannot run
@@ -107,7 +108,7 @@ def net_of(name, batch, phase, precision):
     autocast = precision in ("bf16", "bfloat16_masters")
     halves = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(precision)
 
-    def make(layout):
+    def make(layout, compiled=False):
         net, shape, classes = net_by(name)
         x = torch.randn(batch, *shape, device="cuda")
         net = net.cuda()
@@ -119,17 +120,21 @@ def net_of(name, batch, phase, precision):
             net, x = net.bfloat16(), x.bfloat16()
         elif halves is not None:
             net, x = net.to(halves), x.to(halves)
+        forward = torch.compile(net, dynamic=False) if compiled else net
         if phase == "infer":
             def run():
                 with torch.no_grad():
-                    net(x)
+                    forward(x)
             return run
         update = torch.optim.SGD(net.parameters(), lr=1e-4, momentum=0.9, fused=True)
+        own_loss = getattr(net, "loss", None)
+        if own_loss is not None and compiled:
+            own_loss = torch.compile(own_loss, dynamic=False)
 
         def run():
             update.zero_grad(set_to_none=True)
             with torch.autocast("cuda", torch.bfloat16, enabled=autocast, cache_enabled=False):
-                loss = net.loss(x, y) if hasattr(net, "loss") else functional.cross_entropy(net(x), y)
+                loss = functional.cross_entropy(forward(x), y) if own_loss is None else own_loss(x, y)
             loss.backward()
             update.step()
         return run
@@ -153,6 +158,31 @@ class Tern:
         return answer["us"]
 
 
+def of_jax(name, batch, phase, precision, seconds):
+    """-> (microseconds, how) of the fastest way in JAX; infinity where it lacks the net or the precision."""
+    try:
+        import jax_peer
+
+        peer = jax_peer.JaxPeer("mlp-big" if name == "mlp" else name, batch, phase, precision)
+        best = (float("inf"), "none")
+        for how, run, steps in peer.variants():
+            if steps > 1:
+                continue
+            run(), peer.wait()
+            times, begin = [], time.perf_counter()
+            while len(times) < 3 or time.perf_counter() - begin < seconds:
+                start, inner = time.perf_counter(), 10
+                for _ in range(inner):
+                    run()
+                peer.wait()
+                times.append((time.perf_counter() - start) * 1e6 / inner)
+            best = min(best, (statistics.median(times), how))
+        return best
+    except Exception as error:
+        sys.stderr.write(f"JAX, {name}: {error}\n")
+        return float("inf"), "none"
+
+
 def distribution(rows):
     ratios = sorted(r[0] for r in rows)
     at = lambda q: ratios[min(len(ratios) - 1, int(q * len(ratios)))]
@@ -174,6 +204,8 @@ def main():
     parser.add_argument("--budget", type=float, default=1e9, help="seconds after which no other layer is begun")
     parser.add_argument("--seed", type=int, default=39)
     parser.add_argument("--worst", type=int, default=20)
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--jax", action="store_true")
     parser.add_argument("--label", default="")
     parser.add_argument("--out", default="/dev/stdout")
     arguments = parser.parse_args()
@@ -187,8 +219,9 @@ def main():
               f"{arguments.label}\n\n")
     names = [n for n in arguments.nets.split(",") if n]
     if names:
-        out.write("| net | phase | batch | PyTorch us | how | Tern us | as a program | ratio | Tern's peak, MB |\n"
-                  "|---|---|---|---|---|---|---|---|---|\n")
+        more = ["torch.compile us"] * arguments.compile + ["JAX us"] * arguments.jax
+        out.write("| net | phase | batch | PyTorch us | how | " + "".join(each + " | " for each in more) +
+                  "Tern us | as a program | ratio | Tern's peak, MB |\n|" + "---|" * (9 + len(more)) + "\n")
         tern = Tern(arguments.program, arguments.mode, arguments.precision, 5 * arguments.seconds)
         for name in names:
             for phase in arguments.phases.split(","):
@@ -198,8 +231,17 @@ def main():
                     own, peak = tern.microseconds(f"net {phase} {name} {batch}"), tern.peak
                     program = tern.microseconds(f"net program {name} {batch}") if phase == "infer" else float("inf")
                     best, how = best_of(net_of(name, batch, phase, arguments.precision), 5 * arguments.seconds)
-                    out.write(f"| {name} | {phase} | {batch} | {best:.0f} | {how} | {own:.0f} | {program:.0f} | "
-                              f"{best / min(own, program):.2f} | {peak / 1e6:.0f} |\n")
+                    others = []
+                    if arguments.compile:
+                        others.append(best_of(net_of(name, batch, phase, arguments.precision), 5 * arguments.seconds,
+                                              compiled=True)[0])
+                        torch.compiler.reset()
+                    if arguments.jax:
+                        others.append(of_jax(name, batch, phase, arguments.precision, 5 * arguments.seconds)[0])
+                    columns = "".join(f"{each:.0f} | " for each in others)
+                    out.write(f"| {name} | {phase} | {batch} | {best:.0f} | {how} | {columns}{own:.0f} | "
+                              f"{program:.0f} | "
+                              f"{min([best] + others) / min(own, program):.2f} | {peak / 1e6:.0f} |\n")
                     out.flush()
         out.write("\n")
     rows = []

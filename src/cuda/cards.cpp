@@ -49,6 +49,7 @@ void use_cards(Mode& mode) {
   wrap_family(mode.movement);
   if (mode.quantized) wrap_family(*mode.quantized);
   if (mode.recurrent) wrap_family(*mode.recurrent);
+  if (mode.resampling) wrap_family(*mode.resampling);
 }
 
 }  // namespace tern::cuda

@@ -57,6 +57,7 @@ kernels::Operators<T> integer_operators();
 kernels::Movement movement();
 kernels::Quantized quantized();
 kernels::Recurrent recurrent();
+kernels::Resampling resampling();
 
 /// The whole table of one compute dtype.
 template <class T>

@@ -132,6 +132,7 @@ Mode make_mode() {
       .decisions = decisions,
       .quantized = quantized(),
       .recurrent = recurrent(),
+      .resampling = resampling(),
   };
   if (card_count() > 1) use_cards(made);
   return made;

@@ -1,5 +1,6 @@
 // Resizing of images.
 
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -43,20 +44,28 @@ struct Tap {
   Tensor index, weight;
 };
 
-Tensor mixed(const Tensor& x, const Side& side, const std::vector<Tap>& taps) {
+/// The sum over the taps that make() returns. `rule` names them, beside the sizes.
+template <class Make>
+Tensor mixed(const Tensor& x, const Side& side, const char* rule, bool align_corners, const Make& make) {
   Shape along = Shape::filled(x.rank(), 1);
   along[static_cast<int>(side.dim)] = side.count;
   const auto last = static_cast<double>(x.size(side.dim) - 1);
   if (resamples("interpolate", x)) {
-    std::vector<Tensor> indices, weights;
-    for (const Tap& tap : taps) {
-      indices.push_back(clamp(tap.index, 0, last).to(DType::int64));
-      weights.push_back(tap.weight.to(x.dtype()));
-    }
-    return resampled("interpolate", x, static_cast<int>(side.dim), stack(indices, 1), stack(weights, 1));
+    const std::string key =
+        message(rule, ' ', x.size(side.dim), ' ', side.count, ' ', align_corners, ' ',
+                std::bit_cast<std::uint64_t>(side.from), ' ', std::bit_cast<std::uint64_t>(side.to));
+    const Taps taps = kept_taps(key, [&] {
+      std::vector<Tensor> indices, weights;
+      for (const Tap& tap : make()) {
+        indices.push_back(clamp(tap.index, 0, last).to(DType::int64));
+        weights.push_back(tap.weight.to(DType::float32));
+      }
+      return Taps{stack(indices, 1), stack(weights, 1)};
+    });
+    return resampled("interpolate", x, static_cast<int>(side.dim), taps.index, taps.weight);
   }
   Tensor sum;
-  for (const Tap& tap : taps) {
+  for (const Tap& tap : make()) {
     const Tensor at = index_select(x, side.dim, clamp(tap.index, 0, last).to(DType::int64));
     const Tensor part = mul(at, tap.weight.to(x.dtype()).reshape(along));
     sum = sum.defined() ? add(sum, part) : part;
@@ -66,9 +75,11 @@ Tensor mixed(const Tensor& x, const Side& side, const std::vector<Tap>& taps) {
 
 Tensor bilinear_along(const Tensor& x, const Side& side, bool align_corners) {
   const std::int64_t size = x.size(side.dim);
-  const Tensor places = clamp(centres(side, size, align_corners), 0, infinity);
-  const Tensor left = clamp(floor(places), 0, static_cast<double>(size - 1)), share = sub(places, left);
-  return mixed(x, side, {{left, sub(1, share)}, {add(left, 1), share}});
+  return mixed(x, side, "bilinear", align_corners, [&] {
+    const Tensor places = clamp(centres(side, size, align_corners), 0, infinity);
+    const Tensor left = clamp(floor(places), 0, static_cast<double>(size - 1)), share = sub(places, left);
+    return std::vector<Tap>{{left, sub(1, share)}, {add(left, 1), share}};
+  });
 }
 
 // Cubic convolution (Keys, 1981) with a = -0.75, at distances up to 1, and from 1 to 2.
@@ -79,13 +90,14 @@ Tensor cubic_far(const Tensor& t) {
 }
 
 Tensor bicubic_along(const Tensor& x, const Side& side, bool align_corners) {
-  const Tensor places = centres(side, x.size(side.dim), align_corners);
-  const Tensor left = floor(places), share = sub(places, left), rest = sub(1, share);
-  return mixed(x, side,
-               {{sub(left, 1), cubic_far(add(share, 1))},
-                {left, cubic_near(share)},
-                {add(left, 1), cubic_near(rest)},
-                {add(left, 2), cubic_far(add(rest, 1))}});
+  return mixed(x, side, "bicubic", align_corners, [&] {
+    const Tensor places = centres(side, x.size(side.dim), align_corners);
+    const Tensor left = floor(places), share = sub(places, left), rest = sub(1, share);
+    return std::vector<Tap>{{sub(left, 1), cubic_far(add(share, 1))},
+                            {left, cubic_near(share)},
+                            {add(left, 1), cubic_near(rest)},
+                            {add(left, 2), cubic_far(add(rest, 1))}};
+  });
 }
 
 Tensor resized_along(const Tensor& x, const Side& side, const InterpolateOptions& options) {

@@ -1,5 +1,9 @@
 #include "operators/resampled.hpp"
 
+#include <algorithm>
+#include <vector>
+
+#include "modes/observed.hpp"
 #include "operators/support.hpp"
 #include "tern/operators/shape.hpp"
 
@@ -7,6 +11,30 @@ namespace tern::operators {
 
 bool resamples(const char* op, const Tensor& x) {
   return x.dtype() == DType::float32 && !recording(x) && mode_of(op).resampling.has_value();
+}
+
+Taps kept_taps(const std::string& key, const std::function<Taps()>& make) {
+  constexpr std::size_t most = 64;
+  struct Kept {
+    std::string key;
+    const Memory* memory;
+    Taps taps;
+  };
+  thread_local std::vector<Kept> kept;  // most recently used last
+  const Scope& scope = current_scope();
+  if (scope.mode->capture == nullptr) return make();
+  const Memory* const memory = scope.mode->memory;
+  const auto found =
+      std::ranges::find_if(kept, [&](const Kept& each) { return each.memory == memory && each.key == key; });
+  if (found != kept.end()) {
+    std::rotate(found, found + 1, kept.end());
+    return kept.back().taps;
+  }
+  Taps made = make();
+  if (capturing() != nullptr) return made;  // its elements belong to the recording
+  if (kept.size() == most) kept.erase(kept.begin());
+  kept.push_back({key, memory, made});
+  return made;
 }
 
 Tensor resampled(const char* op, const Tensor& x, int dim, const Tensor& index, const Tensor& weight) {
