@@ -135,27 +135,33 @@ void tile(const Block<T>& block) {
   else
     start<Start::zero, 0, M, V, T>(sum, nullptr, 0);
   const std::int64_t a_row = block.a_row, a_column = ByRows ? 1 : block.a_column, b_row = block.b_row;
-  const T* a[3] = {block.a, block.a + 4 * a_row, block.a + 8 * a_row};
-  const T *b = block.b, *b_next = block.b_next;
+  const T* b_next = block.b_next;
   for (int i = 0; i < M; ++i)  // c may come from far away, and the products take a while
     for (int j = 0; j < V; ++j) hwy::Prefetch(block.c + i * block.c_row + j * lanes<T>());
-  for (std::int64_t first = 0; first < block.k; first += ahead) {
-    const std::int64_t last = std::min(first + ahead, block.k);
-    if (block.a_next != nullptr)
-      for (int i = 0; i < M; ++i) hwy::Prefetch(block.a_next + i * a_row + first);
-    if (block.b_next != nullptr)
-      for (std::int64_t p = 0; p < block.b_next_rows; ++p, b_next += b_row)
-        for (int j = 0; j < V; ++j) prefetch_far(b_next + j * lanes<T>());
-    for (std::int64_t p = first; p < last; ++p) {
-      Vector<T> row[V];
-      load<0, V, T>(row, b);
-      if constexpr (V == wide_vectors)  // rows of b in place: each is in another page
-        for (int j = 0; j < V; ++j) hwy::Prefetch(b + 8 * b_row + j * lanes<T>());
-      multiply_column<ByRows, 0, M, V, T>(sum, a, a_row, row);
-      b += b_row;
-      a[0] += a_column;
-      if constexpr (ByRows && M > 4) a[1] += 1;
-      if constexpr (ByRows && M > 8) a[2] += 1;
+  const Run whole{.k = block.k};
+  const Run* const runs = block.runs == nullptr ? &whole : block.runs;
+  for (const Run *run = runs, *end = runs + (block.runs == nullptr ? 1 : block.run_count); run != end; ++run) {
+    const T* const start_a = block.a + run->a;
+    const T* a[3] = {start_a, start_a + 4 * a_row, start_a + 8 * a_row};
+    const T* b = block.b + run->b * b_row;
+    for (std::int64_t first = 0; first < run->k; first += ahead) {
+      const std::int64_t last = std::min(first + ahead, run->k);
+      if (block.a_next != nullptr)
+        for (int i = 0; i < M; ++i) hwy::Prefetch(block.a_next + i * a_row + first);
+      if (block.b_next != nullptr)
+        for (std::int64_t p = 0; p < block.b_next_rows; ++p, b_next += b_row)
+          for (int j = 0; j < V; ++j) prefetch_far(b_next + j * lanes<T>());
+      for (std::int64_t p = first; p < last; ++p) {
+        Vector<T> row[V];
+        load<0, V, T>(row, b);
+        if constexpr (V == wide_vectors)  // rows of b in place: each is in another page
+          for (int j = 0; j < V; ++j) hwy::Prefetch(b + 8 * b_row + j * lanes<T>());
+        multiply_column<ByRows, 0, M, V, T>(sum, a, a_row, row);
+        b += b_row;
+        a[0] += a_column;
+        if constexpr (ByRows && M > 4) a[1] += 1;
+        if constexpr (ByRows && M > 8) a[2] += 1;
+      }
     }
   }
   const Vector<T> top = hn::Set(hn::ScalableTag<T>(), block.top);
@@ -266,8 +272,8 @@ void multiply_by(const Block<T>& block) {
   // A tile of a that is read often, with strides that are hard on the cache, is copied first.
   HWY_ALIGN T copy[copied_depth * tile_rows];
   const std::int64_t stride_bytes = (ByRows ? block.a_row : block.a_column) * static_cast<std::int64_t>(sizeof(T));
-  const bool copied =
-      block.n >= 4 * width && block.k <= copied_depth && (ByRows ? stride_bytes % 1024 == 0 : stride_bytes > 512);
+  const bool copied = block.runs == nullptr && block.n >= 4 * width && block.k <= copied_depth &&
+                      (ByRows ? stride_bytes % 1024 == 0 : stride_bytes > 512);
   for (std::int64_t t = 0; t < tiles; ++t) {
     const std::int64_t first = block.m * t / tiles;  // tiles of nearly equal height
     Block<T> part = block;
@@ -304,7 +310,8 @@ void multiply_by(const Block<T>& block) {
     const auto full = tile_for(part.m, panel_vectors);
     for (; part.n >= width; advance(width)) {
       const bool last = part.n < 2 * width;
-      part.a_next = ByRows && !copied && last && t + 1 < tiles ? part.a + part.m * block.a_row : nullptr;
+      part.a_next =
+          ByRows && !copied && last && t + 1 < tiles && block.runs == nullptr ? part.a + part.m * block.a_row : nullptr;
       part.b_next = last ? block.b_next : nullptr;
       part.b_next_rows = (ahead + tiles - 1) / tiles;
       if (part.b_next != nullptr) part.b_next += block.k * t / tiles * block.b_row;

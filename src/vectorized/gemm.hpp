@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "vectorized/run.hpp"
+
 namespace tern::vectorized {
 
 /// c [m, n] = a [m, k] b [k, n], with an epilogue. b consists of panels of `panel_width` columns: row p of panel j is
@@ -17,6 +19,9 @@ struct Block {
   std::int64_t a_row = 0, a_column = 0;  ///< strides of a; one of them is 1
   const T* b = nullptr;
   std::int64_t b_row = 0, b_panel = 0;
+  const Run* runs =
+      nullptr;  ///< instead of k in one run: a's rows begin at a + Run::a, b's rows at Run::b; a_column is 1
+  std::int64_t run_count = 0;
   T* c = nullptr;
   std::int64_t c_row = 0;
   bool accumulate = false;         ///< start from c instead of the bias (or 0)

@@ -239,9 +239,20 @@ void Plan<T>::run_part(std::int64_t part, T* scratch, T* partials) const {
 template <class T>
 void Plan<T>::run_dots(const Part<T>& part, T* /*scratch*/) const {
   const auto& shape = problem_.shape;
-  sum_kernels<T>().dots(part.c, shape.n, part.a + part.first_k, shape.k, part.b + part.first_k, shape.k, part.m, part.n,
-                        part.k, false, part.bias, clips(problem_.activation) && slices_ == 1,
-                        top_of<T>(problem_.activation));
+  const Run run{.k = part.k};
+  sum_kernels<T>().dots({.c = part.c,
+                         .c_row = shape.n,
+                         .a = part.a + part.first_k,
+                         .a_row = shape.k,
+                         .b = part.b + part.first_k,
+                         .b_row = shape.k,
+                         .m = part.m,
+                         .n = part.n,
+                         .runs = &run,
+                         .run_count = 1,
+                         .column_bias = part.bias,
+                         .relu = clips(problem_.activation) && slices_ == 1,
+                         .top = top_of<T>(problem_.activation)});
 }
 
 template <class T>

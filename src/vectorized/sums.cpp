@@ -6,8 +6,6 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
-#include <array>
-#include <utility>
 
 #include "vectorized/sums.hpp"
 
@@ -21,10 +19,11 @@ using Vector = hn::Vec<hn::ScalableTag<T>>;
 
 // 32 vector registers hold 4 x 6 sums, six vectors of b and one of a; 16 hold 3 x 3.
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
-inline constexpr int dot_rows = 4, dot_columns = 6;
+inline constexpr int most_sums = 24, most_columns = 6;
 #else
-inline constexpr int dot_rows = 3, dot_columns = 3;
+inline constexpr int most_sums = 9, most_columns = 3;
 #endif
+inline constexpr int most_rows = 8;
 
 template <class T>
 constexpr std::int64_t lanes() {
@@ -134,37 +133,25 @@ HWY_INLINE void sum_all(const Vector<T> (&sum)[Count], T* out) {
   }
 }
 
-template <class T>
-struct DotTile {
-  T* c;
-  std::int64_t c_row;
-  const T* a;
-  std::int64_t a_row;
-  const T* b;
-  std::int64_t b_row, k;
-  bool accumulate;
-  const T* column_bias;
-  bool relu;
-  T top;
-};
-
 template <int M, int N, class T>
-void dot_tile(const DotTile<T>& block) {
+void dot_tile(const Dots<T>& block) {
   Vector<T> sum[M * N];
   clear<0, M, N, T>(sum);
-  const T *a = block.a, *b = block.b;
-  std::int64_t p = block.k;
-  for (; p >= lanes<T>(); p -= lanes<T>()) {
-    Vector<T> row[N];
-    load_rows<0, false, N, T>(row, b, block.b_row, 0);
-    dot_rows_step<0, false, M, N, T>(sum, a, block.a_row, row, 0);
-    a += lanes<T>();
-    b += lanes<T>();
-  }
-  if (p > 0) {
-    Vector<T> row[N];
-    load_rows<0, true, N, T>(row, b, block.b_row, p);
-    dot_rows_step<0, true, M, N, T>(sum, a, block.a_row, row, p);
+  for (const Run *run = block.runs, *end = run + block.run_count; run != end; ++run) {
+    const T *a = block.a + run->a, *b = block.b + run->b;
+    std::int64_t p = run->k;
+    for (; p >= lanes<T>(); p -= lanes<T>()) {
+      Vector<T> row[N];
+      load_rows<0, false, N, T>(row, b, block.b_row, 0);
+      dot_rows_step<0, false, M, N, T>(sum, a, block.a_row, row, 0);
+      a += lanes<T>();
+      b += lanes<T>();
+    }
+    if (p > 0) {
+      Vector<T> row[N];
+      load_rows<0, true, N, T>(row, b, block.b_row, p);
+      dot_rows_step<0, true, M, N, T>(sum, a, block.a_row, row, p);
+    }
   }
   T total[M * N + 3];
   sum_all<0, M * N, T>(sum, total);
@@ -185,26 +172,38 @@ void dot_tile(const DotTile<T>& block) {
   }
 }
 
-template <class T>
-using DotFunction = void (*)(const DotTile<T>&);
+/// Few columns: more rows keep the sums' chains independent.
+constexpr int rows_for(int columns) { return std::min(most_rows, most_sums / columns); }
 
-template <class T, int... I>
-constexpr std::array<DotFunction<T>, sizeof...(I)> dot_table(std::integer_sequence<int, I...>) {
-  return {&dot_tile<I / dot_columns + 1, I % dot_columns + 1, T>...};
+/// The rows that are left, at most M.
+template <int M, int N, class T>
+void last_rows(const Dots<T>& block) {
+  if constexpr (M > 0) block.m == M ? dot_tile<M, N>(block) : last_rows<M - 1, N>(block);
+}
+
+/// N columns, or those that are left.
+template <int N, class T>
+void some_columns(Dots<T> block) {
+  if constexpr (N > 0) {
+    if (block.n != N) return some_columns<N - 1>(block);
+    constexpr int rows = rows_for(N);
+    for (; block.m >= rows; block.m -= rows, block.a += rows * block.a_row, block.c += rows * block.c_row)
+      dot_tile<rows, N>(block);
+    last_rows<rows - 1, N>(block);
+  }
 }
 
 template <class T>
-void dots(T* c, std::int64_t c_row, const T* a, std::int64_t a_row, const T* b, std::int64_t b_row, std::int64_t m,
-          std::int64_t n, std::int64_t k, bool accumulate, const T* column_bias, bool relu, T top) {
-  static constexpr auto table = dot_table<T>(std::make_integer_sequence<int, dot_rows * dot_columns>());
-  for (std::int64_t j = 0; j < n; j += dot_columns) {
-    const std::int64_t columns = std::min<std::int64_t>(dot_columns, n - j);
-    for (std::int64_t i = 0; i < m; i += dot_rows) {
-      const std::int64_t rows = std::min<std::int64_t>(dot_rows, m - i);
-      table[static_cast<std::size_t>((rows - 1) * dot_columns + columns - 1)](
-          {c + i * c_row + j, c_row, a + i * a_row, a_row, b + j * b_row, b_row, k, accumulate,
-           column_bias == nullptr ? nullptr : column_bias + j, relu, top});
-    }
+void dots(const Dots<T>& all) {
+  const std::int64_t tiles = (all.n + most_columns - 1) / most_columns;  // of nearly equal width
+  for (std::int64_t t = 0; t < tiles; ++t) {
+    const std::int64_t first = all.n * t / tiles;
+    Dots<T> block = all;
+    block.n = all.n * (t + 1) / tiles - first;
+    block.b += first * all.b_row;
+    block.c += first;
+    if (all.column_bias != nullptr) block.column_bias += first;
+    some_columns<most_columns>(block);
   }
 }
 

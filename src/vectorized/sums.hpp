@@ -3,15 +3,33 @@
 // chosen once at run time and work on one thread.
 
 #include <cstdint>
+#include <limits>
+
+#include "vectorized/run.hpp"
 
 namespace tern::vectorized {
 
+/// c [m, n] = a b^T, or c += it: row i of a and row j of b are multiplied over the runs, with vectors along k. Nothing
+/// is packed. With relu, results above `top` become that.
+template <class T>
+struct Dots {
+  T* c = nullptr;
+  std::int64_t c_row = 0;
+  const T* a = nullptr;
+  std::int64_t a_row = 0;
+  const T* b = nullptr;
+  std::int64_t b_row = 0, m = 0, n = 0;
+  const Run* runs = nullptr;
+  std::int64_t run_count = 0;
+  bool accumulate = false;
+  const T* column_bias = nullptr;  ///< [n] or null
+  bool relu = false;
+  T top = std::numeric_limits<T>::infinity();
+};
+
 template <class T>
 struct SumKernels {
-  /// c [m, n] = a [m, k] b^T with b [n, k], or c += it: vectors along k, nothing packed. For few elements of c. With
-  /// relu, results above `top` become that.
-  void (*dots)(T* c, std::int64_t c_row, const T* a, std::int64_t a_row, const T* b, std::int64_t b_row, std::int64_t m,
-               std::int64_t n, std::int64_t k, bool accumulate, const T* column_bias, bool relu, T top);
+  void (*dots)(const Dots<T>&);  ///< for few elements of c
   /// out[i] = saved[i] <= 0 ? 0 : grad[i].
   void (*relu_gradient)(T* out, const T* grad, const T* saved, std::int64_t n);
   /// out[j] = the sum of column j of in [rows, n], in fixed blocks of rows.

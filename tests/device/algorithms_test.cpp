@@ -255,7 +255,7 @@ TEST_CASE("algorithms: by themselves convolutions follow a rule", "[device][algo
   CHECK(algorithms({8, 1, 28, 28}, {6, 1, 5, 5}, 1, 2) == "im2col; grad_x im2col, grad_weight im2col");
   CHECK(algorithms({8, 64, 28, 28}, {64, 64, 3, 3}, 1, 1) == "winograd; grad_x winograd, grad_weight winograd");
   CHECK(algorithms({8, 64, 28, 28}, {64, 64, 1, 1}, 1, 0) == "rows; grad_x rows, grad_weight rows");
-  CHECK(algorithms({8, 64, 28, 28}, {64, 64, 3, 3}, 2, 1) == "rows; grad_x rows, grad_weight rows");
+  CHECK(algorithms({8, 64, 28, 28}, {64, 64, 3, 3}, 2, 1) == "taps; grad_x rows, grad_weight rows");
   CHECK(algorithms({8, 3, 227, 227}, {96, 3, 11, 11}, 4, 0) == "winograd; grad_x rows, grad_weight winograd");
 }
 

@@ -327,6 +327,13 @@ std::vector<Operator> conv_cases() {
        {1, 3, 6, 7},
        {2, 3, 4, 5},
        {.padding = {2, 0}, .end_padding = Pair(1, 3), .activation = Activation::relu}},
+      {"taps inside in part, strided groups", {3, 20, 9, 8}, {30, 10, 5, 5}, {.stride = 2, .padding = 3, .groups = 2}},
+      {"taps inside in part, many images",
+       {37, 24, 4, 3},
+       {5, 24, 3, 3},
+       {.padding = 1, .activation = Activation::relu}},
+      {"taps that no output sees", {2, 17, 5, 6}, {20, 17, 3, 3}, {.padding = 6, .dilation = 6}},
+      {"one output of many channels", {2, 161, 6, 5}, {1, 161, 3, 3}, {.stride = 2, .padding = 1}},
       {"padded at the start, eights of channels",
        {2, 8, 6, 5},
        {16, 8, 2, 4},
@@ -344,6 +351,8 @@ std::vector<Operator> conv_cases() {
   op.samples.push_back(
       sample({"large depthwise, stride 2", {2, 97, 22, 23}, {97, 1, 5, 5}, {.stride = 2, .padding = 2, .groups = 97}},
              false, true));
+  op.samples.push_back(
+      sample({"more weights than a cache", {1, 40, 4, 5}, {1030, 40, 3, 3}, {.padding = 1}}, false, true));
   // Enough channels and positions for transformed tiles, with a last tile that hangs over the edge. A stride makes
   // squares of pixels of it.
   const Use tiled[]{

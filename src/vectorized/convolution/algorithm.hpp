@@ -69,6 +69,10 @@ PlanPointer<T> im2col(const Problem&, const Arrays<T>&);
 template <class T>
 PlanPointer<T> direct(const Problem&, const Arrays<T>&);  // of im2col, the forward pass with few outputs
 bool direct_fits(const Problem&);
+/// Cycles of these sums, which include what lies between the rows, for two vectors of positions and an element of k;
+/// and of a product of patches, which are cut run by run, or with a stride element by element.
+double direct_products(const Problem&);
+double patch_products(const Problem&);
 template <class T>
 PlanPointer<T> rows(const Problem&, const Arrays<T>&);
 template <class T>
@@ -82,6 +86,16 @@ PlanPointer<T> depthwise(const Problem&, const Arrays<T>&);
 bool depthwise_fits(const Problem&);
 template <class T>
 double depthwise_cycles(const Problem&);
+template <class T>
+PlanPointer<T> dots(const Problem&, const Arrays<T>&);
+bool dots_fit(const Problem&);
+template <class T>
+double dots_cycles(const Problem&);
+template <class T>
+PlanPointer<T> taps(const Problem&, const Arrays<T>&);
+bool taps_fit(const Problem&);
+template <class T>
+double taps_cycles(const Problem&);
 bool bfloat16_fits(const Problem&);
 double bfloat16_cycles(const Problem&, const bfloat16::Kernels&);
 PlanPointer<float> bfloat16_rows(const Problem&, const Arrays<float>&, const bfloat16::Kernels&);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <iterator>
+#include <limits>
 #include <type_traits>
 
 #include "tern/core/error.hpp"
@@ -17,10 +18,34 @@ bool rows_fit(const Problem& problem) { return problem.layout == Layout::channel
 
 /// Costs of sums over patches, from measured cycles per product of a vector and a number.
 template <class T>
-double direct_cycles(const Problem& problem) {
+double patch_cycles(const Problem& problem) {
   const double products = static_cast<double>(problem.N * problem.positions() * problem.groups * problem.O) *
                           static_cast<double>(problem.K()) / static_cast<double>(gemm_kernels<T>().lanes);
   return (problem.pass == Pass::grad_weight ? 0.7 : 0.62) * products;
+}
+
+/// The forward pass of im2col: cut patches, or taps where they lie.
+template <class T>
+double im2col_cycles(const Problem& problem) {
+  if (problem.pass != Pass::forward) return patch_cycles<T>(problem);
+  const std::int64_t two = 2 * gemm_kernels<T>().lanes;
+  const double vectors = static_cast<double>(problem.N * problem.groups * divide_up(problem.positions(), two));
+  return 1.24 * vectors * static_cast<double>(problem.K()) *
+         (direct_fits(problem) ? direct_products(problem) : patch_products(problem));
+}
+
+/// Of rows: outputs fill whole vectors, and patches are cut out run by run, vector by vector.
+template <class T>
+double rows_cycles(const Problem& problem) {
+  if (problem.pass != Pass::forward) return patch_cycles<T>(problem);
+  const std::int64_t lanes = gemm_kernels<T>().lanes;
+  const double patches = static_cast<double>(problem.N * problem.positions() * problem.groups);
+  const double products = patches * static_cast<double>(problem.K() * divide_up(problem.O, lanes));
+  if (problem.plain()) return 0.62 * products;
+  const bool whole = problem.C == problem.x_pitch && problem.dilation_w == 1;  // a row of the kernel is one run
+  const double runs = patches * static_cast<double>(whole ? problem.KH : problem.taps());
+  const std::int64_t run = whole ? problem.KW * problem.C : problem.C;
+  return 0.62 * products + runs * (3 + 5 * static_cast<double>(divide_up(run, lanes)));
 }
 
 using MachineKernels = const bfloat16::Kernels* (*)();  // null if this machine has none
@@ -63,11 +88,12 @@ constexpr Algorithm<T> rounded_algorithm(const char* name) {
 
 /// The first one that fits and handles all values.
 template <class T>
-constexpr std::array<Algorithm<T>, 6> algorithms{
-    {algorithm<T, im2col<T>>("im2col", im2col_fits, direct_cycles<T>),
-     algorithm<T, rows<T>>("rows", rows_fit, direct_cycles<T>),
+constexpr std::array<Algorithm<T>, 8> algorithms{
+    {algorithm<T, im2col<T>>("im2col", im2col_fits, im2col_cycles<T>),
+     algorithm<T, rows<T>>("rows", rows_fit, rows_cycles<T>),
      algorithm<T, winograd<T>>("winograd", winograd_fits<T>, winograd_cycles<T>),
      algorithm<T, depthwise<T>>("depthwise", depthwise_fits, depthwise_cycles<T>),
+     algorithm<T, taps<T>>("taps", taps_fit, taps_cycles<T>), algorithm<T, dots<T>>("dots", dots_fit, dots_cycles<T>),
      rounded_algorithm<T, bfloat16::avx512_kernels>("avx512_bf16"),
      rounded_algorithm<T, bfloat16::amx_kernels>("amx")}};
 
@@ -152,6 +178,19 @@ std::string_view name_by_rule(const Context& context, const Problem& problem) {
   return chosen.algorithm == nullptr ? std::string_view() : chosen.algorithm->name;
 }
 
+namespace {
+
+/// By the rule's algorithm.
+template <class T>
+double cycles_of(const Problem& problem) {
+  double least = std::numeric_limits<double>::infinity();
+  for (const Algorithm<T>& algorithm : algorithms<T>)
+    if (algorithm.fits(problem)) least = std::min(least, algorithm.cost(problem));
+  return least;
+}
+
+}  // namespace
+
 template <class T>
 Layout choose_layout(const Context& context, Problem problem) {
   const bool empty = problem.N * problem.groups * problem.O * problem.K() * problem.positions() == 0;
@@ -178,17 +217,17 @@ Layout choose_layout(const Context& context, Problem problem) {
   // A product of the image as it lies.
   if (!empty && lies == Layout::channels_last && problem.plain() && problem.O >= 8 && problem.C >= 8)
     return Layout::channels_last;
-  // Few outputs: sums of positions, without patches, where they are fast. The gradient of the weights is slow there for
-  // many channels of few positions.
-  problem.layout = Layout::channels_first;
-  if (direct_fits(problem)) {
-    if (problem.groups > 1 ? problem.O <= 8 : problem.C == 1) return Layout::channels_first;
-    const bool few = problem.O <= (problem.C <= 8 ? 16 : 8) && (problem.C <= 64 || problem.positions() >= 128);
-    if (problem.groups == 1 && few && !problem.strided()) return Layout::channels_first;
-  }
+  if (empty) return Layout::channels_first;
   // Lanes that are channels need enough of them to fill vectors, and patches of some length.
   const bool fills = problem.O >= 8 && problem.O % 8 == 0 && problem.K() >= 24;
-  return fills && (problem.C >= 8 || problem.groups == 1) ? Layout::channels_last : Layout::channels_first;
+  constexpr std::int64_t few = 16;
+  if (fills && problem.O > few && problem.groups == 1) return Layout::channels_last;
+  // Else what is faster, with a copy of the image in the other layout.
+  const double copy = 1.4 * static_cast<double>(problem.N * problem.groups * problem.C * problem.plane());
+  const double last = cycles_of<T>(problem) + (lies == Layout::channels_last ? 0 : copy);
+  problem.layout = Layout::channels_first;
+  const double first = cycles_of<T>(problem) + (lies == Layout::channels_first ? 0 : copy);
+  return last < first ? Layout::channels_last : Layout::channels_first;
 }
 
 std::vector<std::string> remembered_choices() {

@@ -149,11 +149,15 @@ bool direct_fits(const Problem& problem) {
   if (planes.copied && problem.C * planes.phases > most_copied / planes.size()) return false;
   if (3 * problem.OW < planes.width) return false;
   if (problem.strided() && problem.taps() == 1) return false;  // most of what is copied would not be read
-  // Cycles for two vectors of positions and an element of k: a product of patches, which are cut run by run, or element
-  // by element, beside these sums, which include what lies between the rows.
-  const double outputs = static_cast<double>(problem.O), width = static_cast<double>(problem.OW);
-  const double patches = outputs + (problem.stride_w != 1 ? 38 : 3 + 80 / width);
-  return problem.O <= many_outputs && 1.1 * outputs * static_cast<double>(planes.width) / width <= patches;
+  return problem.O <= many_outputs && direct_products(problem) <= patch_products(problem);
+}
+
+double direct_products(const Problem& problem) {
+  return 1.1 * static_cast<double>(problem.O * planes_of(problem).width) / static_cast<double>(problem.OW);
+}
+double patch_products(const Problem& problem) {
+  const double cutting = problem.stride_w != 1 ? 38 : 3 + 80 / static_cast<double>(problem.OW);
+  return static_cast<double>(problem.O) + cutting;
 }
 
 template <class T>

@@ -281,8 +281,18 @@ class Im2colGradWeight : public Plan<T> {
           for (std::int64_t i = 0; i < images; ++i)
             im2col_kernels<T>().cut(rows + i * positions, stride_, padded.image(n + i, group), padded.end(), problem_,
                                     row, count, position, positions);
-          sum_kernels<T>().dots(out + row, problem_.K(), g, images > 1 ? stride_ : problem_.positions(), rows, stride_,
-                                problem_.O, count, images * positions, n > begin || position > 0, nullptr, false, T{0});
+          const Run run{.k = images * positions};
+          sum_kernels<T>().dots({.c = out + row,
+                                 .c_row = problem_.K(),
+                                 .a = g,
+                                 .a_row = images > 1 ? stride_ : problem_.positions(),
+                                 .b = rows,
+                                 .b_row = stride_,
+                                 .m = problem_.O,
+                                 .n = count,
+                                 .runs = &run,
+                                 .run_count = 1,
+                                 .accumulate = n > begin || position > 0});
         }
       }
     }

@@ -26,6 +26,13 @@ class PackedWeights {
         depth_(std::max<std::int64_t>(depth, 1)),
         block_depth_(divide_up(depth_, divide_up(depth_, most_depth))) {}
 
+  /// One block, however deep.
+  static PackedWeights whole(std::int64_t K, std::int64_t outputs) {
+    PackedWeights result(K, outputs, K);
+    result.block_depth_ = result.depth_;
+    return result;
+  }
+
   std::int64_t panels() const { return panels_; }
   std::int64_t size() const { return panels_ * K_ * gemm_kernels<T>().panel_width; }
 

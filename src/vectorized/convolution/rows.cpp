@@ -5,19 +5,16 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
-#include <limits>
-#include <type_traits>
 
-#include "vectorized/convolution/packed_weights.hpp"
+#include "vectorized/convolution/finite.hpp"
+#include "vectorized/convolution/patch_weights.hpp"
 #include "vectorized/convolution/row_kernels.hpp"
 #include "vectorized/finish.hpp"
 
 namespace tern::vectorized::convolution {
 namespace {
 
-// Channels whose weights are packed at a time, and rows of a block.
-constexpr std::int64_t some_channels = 16, most_rows = 256;
+constexpr std::int64_t most_rows = 256;  // of a block
 
 /// The forward pass, and the gradient of x if the kernel can be flipped: the positions of all images, one after
 /// another, are the rows of a product.
@@ -25,30 +22,26 @@ template <class T>
 class Rows : public Plan<T> {
  public:
   Rows(const Problem& problem, const Arrays<T>& arrays)
-      : problem_(flipped(problem)),
-        arrays_(arrays),
-        flipped_(problem.pass == Pass::grad_x),
-        plain_(problem_.plain()),
-        K_(problem_.K()) {
-    const std::int64_t width = gemm_kernels<T>().panel_width, tile = gemm_kernels<T>().tile_rows;
+      : problem_(flipped(problem)), arrays_(arrays), plain_(problem_.plain()), K_(problem_.K()) {
+    const std::int64_t tile = gemm_kernels<T>().tile_rows;
     const std::int64_t line = problem_.KW * problem_.C;
     depth_ = plain_ ? K_ : std::clamp<std::int64_t>(most_depth / line, 1, problem_.KH) * line;
     packed_ = {K_, problem_.O, depth_};
+    weights_ = {problem_, arrays.weight, problem.pass == Pass::grad_x, packed_};
     block_ = plain_ && arrays.mask == nullptr ? rows_of_image() : block_of<T>(depth_);
     share_ = share_rows(problem_, divide_up(problem_.N * problem_.positions(), tile), packed_.panels());
-    weights_ = round_up(problem_.groups * packed_.size(), 16);
     patches_ = in_place(problem_.O) ? 0 : round_up(block_ * patch_row(), 16);
     if (!plain_ && arrays.mask != nullptr)
       image_ = round_up(problem_.plane() * round_up(problem_.C, gemm_kernels<T>().lanes), 16);
-    patches_ = std::max(patches_, some_channels * problem_.taps() * width);
+    patches_ = std::max(patches_, weights_.scratch());
   }
   int phases() const override { return 2; }
-  std::int64_t shared() const override { return weights_; }
+  std::int64_t shared() const override { return weights_.size(); }
   std::int64_t scratch() const override { return patches_ + image_; }
   bool first_prepares_weights() const override { return true; }
   bool finishes() const override { return true; }
   void run(const Team& team, int phase, T* shared, T* scratch) const override {
-    phase == 0 ? prepare(team, shared, scratch) : multiply(team, shared, scratch);
+    phase == 0 ? weights_.prepare(team, shared, scratch) : multiply(team, shared, scratch);
   }
 
  private:
@@ -67,44 +60,6 @@ class Rows : public Plan<T> {
     return plain_ && arrays_.mask == nullptr && !copies;
   }
   std::int64_t patch_row() const { return (depth_ + 15) / 16 * 16 + 16; }
-
-  void prepare(const Team& team, T* weights, T* scratch) const {
-    const std::int64_t C = problem_.C, panels = packed_.panels(), items = problem_.groups * panels * C;
-    for (std::int64_t item = team.begin(items); item < team.end(items);) {
-      const std::int64_t first = item % C, chunk = plain_ ? C : some_channels;
-      const std::int64_t count = std::min({C - first, team.end(items) - item, chunk});
-      const std::int64_t panel = item / C;
-      pack(panel / panels, panel % panels, first, first + count, weights + panel / panels * packed_.size(), scratch);
-      item += count;
-    }
-  }
-
-  /// The weights of channels [first, last) and the outputs of a panel.
-  void pack(std::int64_t group, std::int64_t panel, std::int64_t first, std::int64_t last, T* weights, T* taps) const {
-    const auto& gemm = gemm_kernels<T>();
-    const std::int64_t width = gemm.panel_width, C = problem_.C, O = problem_.O, all_taps = problem_.taps();
-    const std::int64_t output = panel * width, outputs = std::min(width, O - output);
-    if (plain_)
-      return packed_.for_blocks(first, last, [&](std::int64_t c, std::int64_t count) {
-        T* const rows = packed_.row(weights, panel, c);
-        if (flipped_)
-          gemm.pack(rows, arrays_.weight + (group * C + c) * O + output, O, count, outputs);
-        else
-          gemm.pack_transposed(rows, arrays_.weight + (group * O + output) * C + c, C, count, outputs);
-      });
-    if (!flipped_)
-      gemm.pack_transposed(taps, arrays_.weight + ((group * O + output) * C + first) * all_taps, C * all_taps,
-                           (last - first) * all_taps, outputs);
-    for (std::int64_t c = first; c < last; ++c) {
-      if (flipped_)
-        gemm.pack_transposed(taps, arrays_.weight + ((group * C + c) * O + output) * all_taps, all_taps, all_taps,
-                             outputs);
-      for (std::int64_t tap = 0; tap < all_taps; ++tap) {
-        const std::int64_t from = flipped_ ? all_taps - 1 - tap : (c - first) * all_taps + tap;
-        std::copy_n(taps + from * width, width, packed_.row(weights, panel, tap * C + c));
-      }
-    }
-  }
 
   void multiply(const Team& team, const T* weights, T* scratch) const {
     const std::int64_t all = problem_.N * problem_.positions(), tile = gemm_kernels<T>().tile_rows;
@@ -183,25 +138,21 @@ class Rows : public Plan<T> {
 
   Problem problem_;
   Arrays<T> arrays_;
-  bool flipped_, plain_;
+  bool plain_;
   std::int64_t K_;
   std::int64_t depth_ = 1;  ///< k that are gathered together: whole rows of the kernel, or all of a plain one
   PackedWeights<T> packed_;
+  PatchWeights<T> weights_;
   std::int64_t block_ = 1;  ///< positions
   RowsShare share_;
-  std::int64_t weights_ = 0, patches_ = 0, image_ = 0;
+  std::int64_t patches_ = 0, image_ = 0;
 };
 
 template <class T>
 bool all_finite(const T* values, std::int64_t n, int threads) {
-  using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
-  constexpr auto exponent = std::bit_cast<Bits>(std::numeric_limits<T>::infinity());
   std::atomic<bool> finite{true};
   parallel(threads, [&](const Team& team) {
-    Bits found = 0;
-    for (std::int64_t i = team.begin(n, 16); i < team.end(n, 16); ++i)
-      found |= static_cast<Bits>((std::bit_cast<Bits>(values[i]) & exponent) == exponent);
-    if (found != 0) finite.store(false, std::memory_order_relaxed);
+    if (!are_finite(values, team.begin(n, 16), team.end(n, 16))) finite.store(false, std::memory_order_relaxed);
   });
   return finite.load();
 }

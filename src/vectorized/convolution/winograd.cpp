@@ -359,7 +359,8 @@ class Winograd : public Plan<T> {
 template <class T>
 double cycles_of(const Problem& problem) {
   const auto* kernels = winograd_kernels<T>(problem.KH);
-  const double C = static_cast<double>(problem.C), O = static_cast<double>(problem.O);
+  const double C = static_cast<double>(problem.C),
+               O = static_cast<double>(round_up(problem.O, gemm_kernels<T>().lanes));
   const auto tiles = static_cast<double>(problem.N * divide_up(problem.OH, kernels->outputs) *
                                          divide_up(problem.OW, kernels->outputs));
   // As in the constructor, but with a typical cache size: the choice of the algorithm must not depend on the machine.

@@ -1,0 +1,124 @@
+// Dots: few outputs of many channels, channels last. Lanes are channels, and an output is the sum of dot products of
+// runs of the image, where they lie, with the weights. Taps over the padding are skipped; weights that are not finite
+// are left to `rows`.
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+
+#include "vectorized/convolution/finite.hpp"
+#include "vectorized/convolution/inside.hpp"
+#include "vectorized/gemm.hpp"
+#include "vectorized/sums.hpp"
+
+namespace tern::vectorized::convolution {
+namespace {
+
+// Elements beyond a usual first-level and second-level cache.
+constexpr double near_elements = 8 * 1024, far_elements = 256 * 1024;
+
+template <class T>
+class DotProducts : public Plan<T> {
+ public:
+  DotProducts(const Problem& problem, const Arrays<T>& arrays) : problem_(problem), arrays_(arrays), inside_(problem) {}
+  int phases() const override { return 2; }
+  std::int64_t shared() const override { return packed() + WeightsFound<T>::size; }
+  bool first_prepares_weights() const override { return true; }
+  void run(const Team& team, int phase, T* shared, T* /*scratch*/) const override {
+    T* const found = shared + packed();
+    if (phase == 0) {
+      if (packs()) pack(team, shared);
+      WeightsFound<T>::find(team, found, arrays_.weight, weights());
+    } else if (const bool harmless = problem_.plain() || WeightsFound<T>::finite(found); harmless) {
+      multiply(team, packs() ? shared : arrays_.weight);
+    } else {
+      done_.store(false, std::memory_order_relaxed);
+    }
+  }
+  bool done() const override { return done_.load(std::memory_order_relaxed); }
+
+ private:
+  bool packs() const { return problem_.taps() > 1; }
+  std::int64_t weights() const { return problem_.groups * problem_.O * problem_.K(); }
+  std::int64_t packed() const { return packs() ? round_up(weights(), 16) : 0; }
+
+  /// [O, C, taps] becomes [O, taps, C].
+  void pack(const Team& team, T* packed) const {
+    const std::int64_t all = problem_.groups * problem_.O, K = problem_.K(), C = problem_.C, taps = problem_.taps();
+    for (std::int64_t o = team.begin(all); o < team.end(all); ++o)
+      gemm_kernels<T>().transpose(packed + o * K, C, arrays_.weight + o * K, taps, C, taps);
+  }
+
+  void multiply(const Team& team, const T* weights) const {
+    const auto& p = problem_;
+    const std::int64_t chunks = divide_up(p.N, some_images), items = p.groups * chunks * p.OH;
+    Dots<T> block{.b_row = p.K(), .n = p.O, .relu = clips(p.activation), .top = top_of<T>(p.activation)};
+    for (std::int64_t item = team.begin(items); item < team.end(items); ++item) {
+      const std::int64_t row = item % p.OH, chunk = item / p.OH % chunks, group = item / p.OH / chunks;
+      block.b = weights + group * p.O * p.K();
+      block.column_bias = arrays_.bias == nullptr ? nullptr : arrays_.bias + group * p.O;
+      inside_.for_positions(group, row, p.N * chunk / chunks, p.N * (chunk + 1) / chunks, 0, p.K(),
+                            [&](const Run* runs, std::int64_t count, const Positions& at) {
+                              block.runs = runs;
+                              block.run_count = count;
+                              block.a = arrays_.in + at.in;
+                              block.a_row = at.in_step;
+                              block.c = arrays_.out + at.out;
+                              block.c_row = at.out_step;
+                              block.m = at.count;
+                              sum_kernels<T>().dots(block);
+                            });
+    }
+  }
+
+  Problem problem_;
+  Arrays<T> arrays_;
+  Inside inside_;
+  mutable std::atomic<bool> done_{true};
+};
+
+}  // namespace
+
+bool dots_fit(const Problem& problem) {
+  return problem.layout == Layout::channels_last && problem.pass == Pass::forward && problem.K() > 0;
+}
+
+// Cycles: a product loads its share of a tile's patches and weights, which takes twice as long from the second-level
+// cache. The lanes of each sum are added at the end. Weights beyond the second level are fetched for each row of
+// outputs and each edge of it.
+template <class T>
+double dots_cycles(const Problem& p) {
+  const AxisInside rows = inside_of(rows_of(p)), columns = inside_of(columns_of(p));
+  const auto lanes = static_cast<double>(gemm_kernels<T>().lanes), C = static_cast<double>(p.C);
+  const auto O = static_cast<double>(p.O), K = static_cast<double>(p.K()), OW = static_cast<double>(p.OW);
+  const auto images = static_cast<double>(p.N * p.groups), together = static_cast<double>(std::min(p.N, some_images));
+  const double width = O / static_cast<double>(divide_up(p.O, 6));
+  // Loads of weights for a vector of products, of so many positions that are computed together.
+  const auto weight_loads = [&](double positions) {
+    const double height = std::min({8.0, std::floor(24 / std::ceil(width)), positions});
+    const double far = width * K > near_elements ? 1 : O * K > near_elements ? height / positions : 0;
+    return (1 + far) / height;
+  };
+  const double inner = static_cast<double>(columns.inner), edges = OW - inner;
+  const double loads = (inner * weight_loads(std::max(inner, together)) + edges * weight_loads(together)) / OW;
+  const double row = static_cast<double>(p.KH * p.W) * C;  // of patches
+  const double patch_loads = (width < O && row > near_elements ? 2 : 1) / width;
+  const bool whole = p.C == p.x_pitch && p.dilation_w == 1;
+  const double vectors =
+      static_cast<double>(columns.products) * (whole ? C / lanes : std::ceil(C / lanes)) + (whole ? 0.5 * OW : 0);
+  const double products = images * static_cast<double>(rows.products) * vectors * O;
+  const double visits = O * K > far_elements ? static_cast<double>(p.OH) * (1 + edges) / some_images : 0;
+  return 1.65 * products * (patch_loads + loads) + images * static_cast<double>(p.positions()) * (2.8 * O + 4.4) +
+         40 * images * static_cast<double>(p.OH * p.KH) + images * visits * O * K;
+}
+template double dots_cycles<float>(const Problem&);
+template double dots_cycles<double>(const Problem&);
+
+template <class T>
+PlanPointer<T> dots(const Problem& problem, const Arrays<T>& arrays) {
+  return std::make_unique<DotProducts<T>>(problem, arrays);
+}
+template PlanPointer<float> dots(const Problem&, const Arrays<float>&);
+template PlanPointer<double> dots(const Problem&, const Arrays<double>&);
+
+}  // namespace tern::vectorized::convolution

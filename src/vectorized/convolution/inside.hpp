@@ -1,0 +1,87 @@
+#pragma once
+// Patches of channels-last images without what lies over the padding: the runs of the image that they consist of.
+
+#include <algorithm>
+#include <cstdint>
+
+#include "vectorized/convolution/depthwise_rows.hpp"
+#include "vectorized/run.hpp"
+
+namespace tern::vectorized::convolution {
+
+/// Positions whose patches have the same runs: the offset of the first one in x and in y, and from one to the next.
+struct Positions {
+  std::int64_t in = 0, in_step = 0, out = 0, out_step = 0, count = 0;
+};
+
+class Inside {
+ public:
+  explicit Inside(const Problem& problem)
+      : problem_(problem), rows_(rows_of(problem)), segments_(segments_of(columns_of(problem))) {}
+
+  /// For row `row` of the outputs of a group in images [first, last), calls body(runs, run count, positions) for all
+  /// its positions: along the row or, where more images than columns have the same taps, along the images. Runs begin
+  /// at Run::a from a position's offset, and at Run::b in the weights of an output, [taps, C], of which only [begin,
+  /// end) count.
+  template <class Body>
+  void for_positions(std::int64_t group, std::int64_t row, std::int64_t first, std::int64_t last, std::int64_t begin,
+                     std::int64_t end, const Body& body) const {
+    const auto& p = problem_;
+    const std::int64_t in_image = p.plane() * p.x_pitch, out_image = p.positions() * p.y_pitch;
+    const std::int64_t in_column = p.stride_w * p.x_pitch, images = last - first;
+    const Pooled<TapAt> rows = taps_of_row(rows_, row);
+    Pooled<Run> runs;
+    for (const Segment& segment : segments_) {
+      find_runs(runs, rows, segment, begin, end);
+      const bool along = segment.count >= images;
+      Positions at{.in = first * in_image + group * p.C,
+                   .in_step = along ? in_column : in_image,
+                   .out = first * out_image + (row * p.OW + segment.first) * p.y_pitch + group * p.O,
+                   .out_step = along ? p.y_pitch : out_image,
+                   .count = along ? segment.count : images};
+      for (std::int64_t i = 0; i < (along ? images : segment.count); ++i) {
+        body(runs.data(), static_cast<std::int64_t>(runs.size()), at);
+        at.in += along ? in_image : in_column;
+        at.out += along ? out_image : p.y_pitch;
+      }
+    }
+  }
+
+ private:
+  void find_runs(Pooled<Run>& runs, const Pooled<TapAt>& rows, const Segment& segment, std::int64_t begin,
+                 std::int64_t end) const {
+    const std::int64_t C = problem_.C, taps = static_cast<std::int64_t>(segment.taps.size());
+    const bool whole = C == problem_.x_pitch && problem_.dilation_w == 1;  // the taps of a row are adjacent
+    runs.clear();
+    for (const TapAt& row : rows)
+      for (std::int64_t i = 0; i < (whole ? std::min<std::int64_t>(taps, 1) : taps); ++i) {
+        const TapAt& column = segment.taps[static_cast<std::size_t>(i)];
+        const std::int64_t tap = (row.tap * problem_.KW + column.tap) * C, count = whole ? taps * C : C;
+        const std::int64_t from = std::max(tap, begin), to = std::min(tap + count, end);
+        if (from >= to) continue;
+        const std::int64_t pixel = (row.input * problem_.W + column.input) * problem_.x_pitch;
+        runs.push_back({.a = pixel + from - tap, .b = from, .k = to - from});
+      }
+  }
+
+  Problem problem_;
+  Axis rows_;
+  Pooled<Segment> segments_;
+};
+
+/// How an axis lies in the padding: its products of an output and a tap that is inside, and the outputs with all taps.
+struct AxisInside {
+  std::int64_t taps = 1, outputs = 0, products = 0, inner = 0;
+  std::int64_t begin = 0, end = 0;  ///< outputs before and behind the inner ones
+
+  /// The share of products that are inside.
+  double share() const {
+    return outputs == 0 ? 1 : static_cast<double>(products) / static_cast<double>(outputs * taps);
+  }
+  std::int64_t edges() const { return outputs - inner; }
+};
+AxisInside inside_of(const Axis& axis);
+
+inline constexpr std::int64_t some_images = 16;  // that are computed together
+
+}  // namespace tern::vectorized::convolution

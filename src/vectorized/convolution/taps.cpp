@@ -1,0 +1,141 @@
+// Taps: `rows` without cutting patches. The taps of a patch are read where they lie, and those over the padding are
+// skipped; weights that are not finite are left to `rows`. The sums are those of `rows`, in the same order.
+
+#include <algorithm>
+#include <atomic>
+
+#include "vectorized/convolution/finite.hpp"
+#include "vectorized/convolution/inside.hpp"
+#include "vectorized/convolution/patch_weights.hpp"
+#include "vectorized/convolution/rows.hpp"
+
+namespace tern::vectorized::convolution {
+namespace {
+
+template <class T>
+class Taps : public Plan<T> {
+ public:
+  Taps(const Problem& problem, const Arrays<T>& arrays)
+      : problem_(problem),
+        arrays_(arrays),
+        inside_(problem),
+        weights_(problem, arrays.weight, false, PackedWeights<T>::whole(problem.K(), problem.O)),
+        chunks_(divide_up(problem.N, some_images)) {
+    const std::int64_t panels = weights_.packed().panels(), items = problem.groups * chunks_ * problem.OH;
+    if (items < 4 * problem.threads) panel_parts_ = std::min<std::int64_t>(problem.threads, panels);
+    const std::int64_t row = round_up(problem.O, gemm_kernels<T>().panel_width) * static_cast<std::int64_t>(sizeof(T));
+    depth_ = std::clamp<std::int64_t>(block_bytes() / row, least_depth, problem.K());
+    const std::int64_t images = divide_up(problem.N, chunks_);
+    together_ = depth_ == problem.K() ? 1 : std::max<std::int64_t>(cache_share(0.5) / (images * problem.OW * row), 1);
+  }
+  int phases() const override { return 2; }
+  std::int64_t shared() const override { return weights_.size() + WeightsFound<T>::size; }
+  std::int64_t scratch() const override { return weights_.scratch(); }
+  bool first_prepares_weights() const override { return true; }
+  void run(const Team& team, int phase, T* shared, T* scratch) const override {
+    T* const found = shared + weights_.size();
+    if (phase == 0) {
+      weights_.prepare(team, shared, scratch);
+      WeightsFound<T>::find(team, found, arrays_.weight, problem_.groups * problem_.O * problem_.K());
+    } else if (const bool harmless = problem_.plain() || WeightsFound<T>::finite(found); harmless) {
+      multiply(team, shared);
+    } else {
+      done_.store(false, std::memory_order_relaxed);
+    }
+  }
+  bool done() const override { return done_.load(std::memory_order_relaxed); }
+
+ private:
+  static constexpr std::int64_t least_depth = 128;
+
+  void multiply(const Team& team, const T* weights) const {
+    const std::int64_t OH = problem_.OH, items = problem_.groups * panel_parts_ * chunks_ * OH;
+    for (std::int64_t item = team.begin(items), count = 0; item < team.end(items); item += count) {
+      const std::int64_t row = item % OH, chunk = item / OH % chunks_, part = item / OH / chunks_ % panel_parts_;
+      count = std::min({together_, OH - row, team.end(items) - item});
+      run_rows(item / OH / chunks_ / panel_parts_, part, chunk, row, row + count, weights);
+    }
+  }
+
+  /// Rows [first, last) of some images' outputs: as many k at a time as their weights stay in the cache.
+  void run_rows(std::int64_t group, std::int64_t part, std::int64_t chunk, std::int64_t first, std::int64_t last,
+                const T* weights) const {
+    const auto& p = problem_;
+    const PackedWeights<T>& packed = weights_.packed();
+    const std::int64_t width = gemm_kernels<T>().panel_width, K = p.K();
+    const std::int64_t output = edge(p.O, width, panel_parts_, part);
+    Block<T> block;
+    block.n = edge(p.O, width, panel_parts_, part + 1) - output;
+    block.a_column = 1;
+    block.b = packed.row(weights + group * packed.size(), output / width, 0);
+    block.b_row = width;
+    block.b_panel = K * width;
+    block.top = top_of<T>(p.activation);
+    if (arrays_.bias != nullptr) block.column_bias = arrays_.bias + group * p.O + output;
+    for (std::int64_t k = 0; k < K; k += depth_) {
+      block.accumulate = k > 0;
+      block.relu = clips(p.activation) && k + depth_ >= K;
+      const auto run = [&](const Run* runs, std::int64_t count, const Positions& at) {
+        block.runs = runs;
+        block.run_count = count;
+        block.a = arrays_.in + at.in;
+        block.a_row = at.in_step;
+        block.c = arrays_.out + at.out + output;
+        block.c_row = at.out_step;
+        block.m = at.count;
+        if (count > 0 || k == 0 || block.relu) gemm_kernels<T>().multiply(block);
+      };
+      for (std::int64_t row = first; row < last; ++row)
+        inside_.for_positions(group, row, p.N * chunk / chunks_, p.N * (chunk + 1) / chunks_, k, k + depth_, run);
+    }
+  }
+
+  Problem problem_;
+  Arrays<T> arrays_;
+  Inside inside_;
+  PatchWeights<T> weights_;
+  std::int64_t chunks_, panel_parts_ = 1;
+  std::int64_t depth_ = 1, together_ = 1;  ///< k, and rows of outputs, that are computed together
+  mutable std::atomic<bool> done_{true};
+};
+
+}  // namespace
+
+bool taps_fit(const Problem& problem) {
+  return problem.layout == Layout::channels_last && problem.pass == Pass::forward && problem.K() > 0;
+}
+
+// Cycles: chains of sums that are too few to hide a product's latency, or tiles that are too low to hide the weights'
+// way from the second-level cache, take longer; and so do many short runs.
+template <class T>
+double taps_cycles(const Problem& p) {
+  const auto& gemm = gemm_kernels<T>();
+  const AxisInside rows = inside_of(rows_of(p)), columns = inside_of(columns_of(p));
+  const double vectors = static_cast<double>(divide_up(p.O, gemm.lanes)), images = static_cast<double>(p.N * p.groups);
+  const std::int64_t together = std::min(p.N, some_images);
+  const auto slow = [&](std::int64_t positions) {
+    const auto height = static_cast<double>(positions) / static_cast<double>(divide_up(positions, 12));
+    return std::max(8 / (height * std::min(vectors, 2.0)), 1.0) * (1 + 1 / height) / (1 + 1.0 / 12);
+  };
+  const std::int64_t wide = std::max({columns.inner, together, std::int64_t{1}});
+  const double inner = static_cast<double>(columns.inner) * slow(wide);
+  const double edges = static_cast<double>(columns.edges()) * slow(together);
+  const double taps = static_cast<double>(rows.products * p.KW) * columns.share();  // of all rows, for one column
+  const double products = images * taps * static_cast<double>(p.C) * vectors * (inner + edges);
+  const bool whole = p.C == p.x_pitch && p.dilation_w == 1;
+  const double runs = images * taps / static_cast<double>(whole ? p.KW : 1) * static_cast<double>(p.OW);
+  const double tiles = runs * std::max(vectors / 2, 1.0) / static_cast<double>(std::min<std::int64_t>(wide, 12));
+  return 0.62 * products + 6 * images * static_cast<double>(p.positions()) * vectors + 20 * tiles +
+         45 * images * static_cast<double>(p.OH * p.KH);
+}
+template double taps_cycles<float>(const Problem&);
+template double taps_cycles<double>(const Problem&);
+
+template <class T>
+PlanPointer<T> taps(const Problem& problem, const Arrays<T>& arrays) {
+  return std::make_unique<Taps<T>>(problem, arrays);
+}
+template PlanPointer<float> taps(const Problem&, const Arrays<float>&);
+template PlanPointer<double> taps(const Problem&, const Arrays<double>&);
+
+}  // namespace tern::vectorized::convolution
