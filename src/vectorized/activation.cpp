@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "vectorized/activation_functions.hpp"
+#include "vectorized/dispatched.hpp"
 #include "vectorized/math.hpp"
 #include "vectorized/simd.hpp"
 #include "vectorized/softmax.hpp"
@@ -400,17 +401,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tern::vectorized {
 
-HWY_EXPORT(activation_float);
-HWY_EXPORT(activation_double);
-
-template <>
-kernels::Activations<float> activation<float>() {
-  return HWY_DYNAMIC_DISPATCH(activation_float)();
-}
-template <>
-kernels::Activations<double> activation<double>() {
-  return HWY_DYNAMIC_DISPATCH(activation_double)();
-}
+TERN_DISPATCHED(activation, activation)
 
 }  // namespace tern::vectorized
 #endif

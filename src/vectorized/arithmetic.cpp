@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "vectorized/broadcast_maps.hpp"
+#include "vectorized/dispatched.hpp"
 #include "vectorized/math.hpp"
 #include "vectorized/simd.hpp"
 #include "vectorized/vectorized.hpp"
@@ -344,18 +345,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tern::vectorized {
 
-HWY_EXPORT(arithmetic_float);
-HWY_EXPORT(arithmetic_double);
-
-// The instruction set is chosen here, once: a slot is the function for that set.
-template <>
-kernels::Arithmetic<float> arithmetic<float>() {
-  return HWY_DYNAMIC_DISPATCH(arithmetic_float)();
-}
-template <>
-kernels::Arithmetic<double> arithmetic<double>() {
-  return HWY_DYNAMIC_DISPATCH(arithmetic_double)();
-}
+TERN_DISPATCHED(arithmetic, arithmetic)
 
 }  // namespace tern::vectorized
 #endif

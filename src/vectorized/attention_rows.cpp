@@ -5,6 +5,7 @@
 #include <hwy/highway.h>
 
 #include "vectorized/attention_rows.hpp"
+#include "vectorized/dispatched.hpp"
 #include "vectorized/softmax.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -102,17 +103,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tern::vectorized {
 
-HWY_EXPORT(table_float);
-HWY_EXPORT(table_double);
-
-template <>
-const AttentionRows<float>& attention_rows<float>() {
-  return HWY_DYNAMIC_DISPATCH(table_float)();
-}
-template <>
-const AttentionRows<double>& attention_rows<double>() {
-  return HWY_DYNAMIC_DISPATCH(table_double)();
-}
+TERN_DISPATCHED(attention_rows, table)
 
 }  // namespace tern::vectorized
 #endif

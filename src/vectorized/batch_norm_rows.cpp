@@ -13,6 +13,7 @@
 #include "vectorized/batch_norm_ops.hpp"
 #include "vectorized/batch_norm_rows.hpp"
 #include "vectorized/clip.hpp"
+#include "vectorized/dispatched.hpp"
 #include "vectorized/vectorized.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -388,17 +389,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tern::vectorized {
 
-HWY_EXPORT(table_float);
-HWY_EXPORT(table_double);
-
-template <>
-const BatchNormRowKernels<float>& batch_norm_rows<float>() {
-  return HWY_DYNAMIC_DISPATCH(table_float)();
-}
-template <>
-const BatchNormRowKernels<double>& batch_norm_rows<double>() {
-  return HWY_DYNAMIC_DISPATCH(table_double)();
-}
+TERN_DISPATCHED(batch_norm_rows, table)
 
 }  // namespace tern::vectorized
 #endif

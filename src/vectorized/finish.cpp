@@ -7,6 +7,7 @@
 
 #include "vectorized/activation_functions.hpp"
 #include "vectorized/clip.hpp"
+#include "vectorized/dispatched.hpp"
 #include "vectorized/finish.hpp"
 #include "vectorized/simd.hpp"
 
@@ -70,19 +71,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tern::vectorized {
 
-HWY_EXPORT(kernels_float);
-HWY_EXPORT(kernels_double);
-
-template <>
-const FinishKernels<float>& finish_kernels<float>() {
-  static const FinishKernels<float>& kernels = HWY_DYNAMIC_DISPATCH(kernels_float)();
-  return kernels;
-}
-template <>
-const FinishKernels<double>& finish_kernels<double>() {
-  static const FinishKernels<double>& kernels = HWY_DYNAMIC_DISPATCH(kernels_double)();
-  return kernels;
-}
+TERN_DISPATCHED(finish_kernels, kernels)
 
 }  // namespace tern::vectorized
 #endif

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <utility>
 
+#include "vectorized/dispatched.hpp"
 #include "vectorized/gemm.hpp"
 #include "vectorized/transpose.hpp"
 
@@ -358,22 +359,11 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tern::vectorized {
 
-HWY_EXPORT(kernels_float);
-HWY_EXPORT(kernels_double);
 HWY_EXPORT(target);
 
 const char* gemm_target() { return HWY_DYNAMIC_DISPATCH(target)(); }
 
-template <>
-const GemmKernels<float>& gemm_kernels<float>() {
-  static const GemmKernels<float>& kernels = HWY_DYNAMIC_DISPATCH(kernels_float)();
-  return kernels;
-}
-template <>
-const GemmKernels<double>& gemm_kernels<double>() {
-  static const GemmKernels<double>& kernels = HWY_DYNAMIC_DISPATCH(kernels_double)();
-  return kernels;
-}
+TERN_DISPATCHED(gemm_kernels, kernels)
 
 }  // namespace tern::vectorized
 #endif

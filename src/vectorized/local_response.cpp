@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "vectorized/dispatched.hpp"
 #include "vectorized/local_response.hpp"
 #include "vectorized/simd.hpp"
 
@@ -352,17 +353,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tern::vectorized {
 
-HWY_EXPORT(table_float);
-HWY_EXPORT(table_double);
-
-template <>
-const LocalResponse<float>& local_response<float>() {
-  return HWY_DYNAMIC_DISPATCH(table_float)();
-}
-template <>
-const LocalResponse<double>& local_response<double>() {
-  return HWY_DYNAMIC_DISPATCH(table_double)();
-}
+TERN_DISPATCHED(local_response, table)
 
 }  // namespace tern::vectorized
 #endif

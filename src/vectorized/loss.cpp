@@ -10,6 +10,7 @@
 #include <cmath>
 #include <limits>
 
+#include "vectorized/dispatched.hpp"
 #include "vectorized/math.hpp"
 #include "vectorized/simd.hpp"
 #include "vectorized/softmax.hpp"
@@ -296,17 +297,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tern::vectorized {
 
-HWY_EXPORT(loss_float);
-HWY_EXPORT(loss_double);
-
-template <>
-kernels::Loss<float> loss<float>() {
-  return HWY_DYNAMIC_DISPATCH(loss_float)();
-}
-template <>
-kernels::Loss<double> loss<double>() {
-  return HWY_DYNAMIC_DISPATCH(loss_double)();
-}
+TERN_DISPATCHED(loss, loss)
 
 }  // namespace tern::vectorized
 #endif

@@ -14,6 +14,7 @@
 #include "vectorized/batch_norm_rows.hpp"
 #include "vectorized/block_sum.hpp"
 #include "vectorized/clip.hpp"
+#include "vectorized/dispatched.hpp"
 #include "vectorized/local_response.hpp"
 #include "vectorized/row_norm.hpp"
 #include "vectorized/simd.hpp"
@@ -260,17 +261,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tern::vectorized {
 
-HWY_EXPORT(normalization_float);
-HWY_EXPORT(normalization_double);
-
-template <>
-kernels::Normalization<float> normalization<float>() {
-  return HWY_DYNAMIC_DISPATCH(normalization_float)();
-}
-template <>
-kernels::Normalization<double> normalization<double>() {
-  return HWY_DYNAMIC_DISPATCH(normalization_double)();
-}
+TERN_DISPATCHED(normalization, normalization)
 
 }  // namespace tern::vectorized
 #endif

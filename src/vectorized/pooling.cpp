@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "vectorized/dispatched.hpp"
 #include "vectorized/pooling_planes.hpp"
 #include "vectorized/pooling_rows.hpp"
 #include "vectorized/simd.hpp"
@@ -252,17 +253,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tern::vectorized {
 
-HWY_EXPORT(pooling_float);
-HWY_EXPORT(pooling_double);
-
-template <>
-kernels::Pooling<float> pooling<float>() {
-  return HWY_DYNAMIC_DISPATCH(pooling_float)();
-}
-template <>
-kernels::Pooling<double> pooling<double>() {
-  return HWY_DYNAMIC_DISPATCH(pooling_double)();
-}
+TERN_DISPATCHED(pooling, pooling)
 
 }  // namespace tern::vectorized
 #endif

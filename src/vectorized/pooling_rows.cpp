@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "vectorized/dispatched.hpp"
 #include "vectorized/pooling_rows.hpp"
 #include "vectorized/simd.hpp"
 #include "vectorized/windows.hpp"
@@ -247,19 +248,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tern::vectorized {
 
-HWY_EXPORT(kernels_float);
-HWY_EXPORT(kernels_double);
-
-template <>
-const RowPooling<float>& row_pooling<float>() {
-  static const RowPooling<float>& kernels = HWY_DYNAMIC_DISPATCH(kernels_float)();
-  return kernels;
-}
-template <>
-const RowPooling<double>& row_pooling<double>() {
-  static const RowPooling<double>& kernels = HWY_DYNAMIC_DISPATCH(kernels_double)();
-  return kernels;
-}
+TERN_DISPATCHED(row_pooling, kernels)
 
 }  // namespace tern::vectorized
 #endif

@@ -12,6 +12,7 @@
 #include <limits>
 
 #include "vectorized/axis_sum.hpp"
+#include "vectorized/dispatched.hpp"
 #include "vectorized/extremes.hpp"
 #include "vectorized/simd.hpp"
 #include "vectorized/vectorized.hpp"
@@ -267,17 +268,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tern::vectorized {
 
-HWY_EXPORT(reduction_float);
-HWY_EXPORT(reduction_double);
-
-template <>
-kernels::Reduction<float> reduction<float>() {
-  return HWY_DYNAMIC_DISPATCH(reduction_float)();
-}
-template <>
-kernels::Reduction<double> reduction<double>() {
-  return HWY_DYNAMIC_DISPATCH(reduction_double)();
-}
+TERN_DISPATCHED(reduction, reduction)
 
 }  // namespace tern::vectorized
 #endif

@@ -12,6 +12,7 @@
 #include <cmath>
 
 #include "vectorized/block_sum.hpp"
+#include "vectorized/dispatched.hpp"
 #include "vectorized/row_norm.hpp"
 #include "vectorized/simd.hpp"
 #include "vectorized/sums.hpp"
@@ -271,17 +272,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tern::vectorized {
 
-HWY_EXPORT(table_float);
-HWY_EXPORT(table_double);
-
-template <>
-const RowNormKernels<float>& row_norm<float>() {
-  return HWY_DYNAMIC_DISPATCH(table_float)();
-}
-template <>
-const RowNormKernels<double>& row_norm<double>() {
-  return HWY_DYNAMIC_DISPATCH(table_double)();
-}
+TERN_DISPATCHED(row_norm, table)
 
 }  // namespace tern::vectorized
 #endif

@@ -11,6 +11,7 @@
 #include <cmath>
 
 #include "vectorized/argsort.hpp"
+#include "vectorized/dispatched.hpp"
 #include "vectorized/simd.hpp"
 #include "vectorized/vectorized.hpp"
 
@@ -163,17 +164,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tern::vectorized {
 
-HWY_EXPORT(shape_float);
-HWY_EXPORT(shape_double);
-
-template <>
-kernels::Shape<float> shape<float>() {
-  return HWY_DYNAMIC_DISPATCH(shape_float)();
-}
-template <>
-kernels::Shape<double> shape<double>() {
-  return HWY_DYNAMIC_DISPATCH(shape_double)();
-}
+TERN_DISPATCHED(shape, shape)
 
 }  // namespace tern::vectorized
 #endif

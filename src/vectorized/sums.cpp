@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "vectorized/dispatched.hpp"
 #include "vectorized/sums.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -280,19 +281,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tern::vectorized {
 
-HWY_EXPORT(kernels_float);
-HWY_EXPORT(kernels_double);
-
-template <>
-const SumKernels<float>& sum_kernels<float>() {
-  static const SumKernels<float>& kernels = HWY_DYNAMIC_DISPATCH(kernels_float)();
-  return kernels;
-}
-template <>
-const SumKernels<double>& sum_kernels<double>() {
-  static const SumKernels<double>& kernels = HWY_DYNAMIC_DISPATCH(kernels_double)();
-  return kernels;
-}
+TERN_DISPATCHED(sum_kernels, kernels)
 
 }  // namespace tern::vectorized
 #endif

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "vectorized/dispatched.hpp"
 #include "vectorized/simd.hpp"
 #include "vectorized/vectorized.hpp"
 
@@ -202,17 +203,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tern::vectorized {
 
-HWY_EXPORT(update_float);
-HWY_EXPORT(update_double);
-
-template <>
-kernels::Update<float> update<float>() {
-  return HWY_DYNAMIC_DISPATCH(update_float)();
-}
-template <>
-kernels::Update<double> update<double>() {
-  return HWY_DYNAMIC_DISPATCH(update_double)();
-}
+TERN_DISPATCHED(update, update)
 
 }  // namespace tern::vectorized
 #endif

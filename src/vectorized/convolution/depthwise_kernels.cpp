@@ -9,6 +9,7 @@
 
 #include "vectorized/clip.hpp"
 #include "vectorized/convolution/depthwise_kernels.hpp"
+#include "vectorized/dispatched.hpp"
 #include "vectorized/simd.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -194,19 +195,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tern::vectorized::convolution {
 
-HWY_EXPORT(kernels_float);
-HWY_EXPORT(kernels_double);
-
-template <>
-const DepthwiseKernels<float>& depthwise_kernels<float>() {
-  static const DepthwiseKernels<float>& kernels = HWY_DYNAMIC_DISPATCH(kernels_float)();
-  return kernels;
-}
-template <>
-const DepthwiseKernels<double>& depthwise_kernels<double>() {
-  static const DepthwiseKernels<double>& kernels = HWY_DYNAMIC_DISPATCH(kernels_double)();
-  return kernels;
-}
+TERN_DISPATCHED(depthwise_kernels, kernels)
 
 }  // namespace tern::vectorized::convolution
 #endif

@@ -11,6 +11,7 @@
 
 #include "vectorized/clip.hpp"
 #include "vectorized/convolution/depthwise_line.hpp"
+#include "vectorized/dispatched.hpp"
 #include "vectorized/simd.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -143,19 +144,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tern::vectorized::convolution {
 
-HWY_EXPORT(kernels_float);
-HWY_EXPORT(kernels_double);
-
-template <>
-const DepthwiseLineKernels<float>& depthwise_line_kernels<float>() {
-  static const DepthwiseLineKernels<float>& kernels = HWY_DYNAMIC_DISPATCH(kernels_float)();
-  return kernels;
-}
-template <>
-const DepthwiseLineKernels<double>& depthwise_line_kernels<double>() {
-  static const DepthwiseLineKernels<double>& kernels = HWY_DYNAMIC_DISPATCH(kernels_double)();
-  return kernels;
-}
+TERN_DISPATCHED(depthwise_line_kernels, kernels)
 
 }  // namespace tern::vectorized::convolution
 #endif

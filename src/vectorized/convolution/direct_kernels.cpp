@@ -6,6 +6,7 @@
 #include <hwy/highway.h>
 
 #include "vectorized/convolution/direct_kernels.hpp"
+#include "vectorized/dispatched.hpp"
 #include "vectorized/simd.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -146,19 +147,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tern::vectorized::convolution {
 
-HWY_EXPORT(kernels_float);
-HWY_EXPORT(kernels_double);
-
-template <>
-const DirectKernels<float>& direct_kernels<float>() {
-  static const DirectKernels<float>& kernels = HWY_DYNAMIC_DISPATCH(kernels_float)();
-  return kernels;
-}
-template <>
-const DirectKernels<double>& direct_kernels<double>() {
-  static const DirectKernels<double>& kernels = HWY_DYNAMIC_DISPATCH(kernels_double)();
-  return kernels;
-}
+TERN_DISPATCHED(direct_kernels, kernels)
 
 }  // namespace tern::vectorized::convolution
 #endif

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "vectorized/convolution/im2col_kernels.hpp"
+#include "vectorized/dispatched.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace tern::vectorized::convolution::HWY_NAMESPACE {
@@ -171,19 +172,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tern::vectorized::convolution {
 
-HWY_EXPORT(kernels_float);
-HWY_EXPORT(kernels_double);
-
-template <>
-const Im2colKernels<float>& im2col_kernels<float>() {
-  static const Im2colKernels<float>& kernels = HWY_DYNAMIC_DISPATCH(kernels_float)();
-  return kernels;
-}
-template <>
-const Im2colKernels<double>& im2col_kernels<double>() {
-  static const Im2colKernels<double>& kernels = HWY_DYNAMIC_DISPATCH(kernels_double)();
-  return kernels;
-}
+TERN_DISPATCHED(im2col_kernels, kernels)
 
 }  // namespace tern::vectorized::convolution
 #endif

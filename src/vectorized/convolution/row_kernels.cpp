@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "vectorized/convolution/row_kernels.hpp"
+#include "vectorized/dispatched.hpp"
 #include "vectorized/simd.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -206,19 +207,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tern::vectorized::convolution {
 
-HWY_EXPORT(kernels_float);
-HWY_EXPORT(kernels_double);
-
-template <>
-const RowKernels<float>& row_kernels<float>() {
-  static const RowKernels<float>& kernels = HWY_DYNAMIC_DISPATCH(kernels_float)();
-  return kernels;
-}
-template <>
-const RowKernels<double>& row_kernels<double>() {
-  static const RowKernels<double>& kernels = HWY_DYNAMIC_DISPATCH(kernels_double)();
-  return kernels;
-}
+TERN_DISPATCHED(row_kernels, kernels)
 
 }  // namespace tern::vectorized::convolution
 #endif
