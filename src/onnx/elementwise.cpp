@@ -1,5 +1,7 @@
 // Arithmetic and functions, element by element.
 
+#include <cmath>
+
 #include "onnx/model.hpp"
 #include "onnx/table.hpp"
 
@@ -18,12 +20,8 @@ Tensor second_input(const Call& call) {
   return op::reshape(b, shape);
 }
 
-namespace {
-
-/// Operators compute with int8 as int32, and wrap around.
-Tensor widened(const Tensor& x) { return x.dtype() == DType::int8 ? op::cast(x, DType::int32) : x; }
-/// An integer as one of fewer bits: the upper ones are lost. op::cast saturates.
 Tensor wrapped(const Tensor& given, DType dtype) {
+  if (given.dtype() == dtype) return given;
   const Tensor x = given.dtype() == DType::uint8 ? op::cast(given, DType::int32) : given;
   const std::int64_t values = std::int64_t{1} << (8 * size_of(dtype));
   const Tensor low = op::bitwise_and(x, full({}, values - 1, x.dtype()));
@@ -31,6 +29,11 @@ Tensor wrapped(const Tensor& given, DType dtype) {
   const auto whole = static_cast<double>(values);
   return op::cast(op::where(op::greater_equal(low, whole / 2), op::sub(low, whole), low), dtype);
 }
+
+namespace {
+
+/// Operators compute with int8 as int32, and wrap around.
+Tensor widened(const Tensor& x) { return x.dtype() == DType::int8 ? op::cast(x, DType::int32) : x; }
 Tensor narrowed(const Tensor& x, DType dtype) {
   return dtype != DType::int8 || x.dtype() == dtype ? x : wrapped(x, dtype);
 }
@@ -72,12 +75,27 @@ Results mod(const Call& call) {
   return {narrowed(fmod ? op::fmod(a, b) : op::remainder(a, b), call.input(0).dtype())};
 }
 
+/// By squares, exact where the result fits.
+Tensor integer_power(const Tensor& x, int exponent) {
+  Tensor square = x, result;
+  for (; exponent > 0; exponent /= 2) {
+    if (exponent % 2 == 1) result = result.defined() ? op::mul(result, square) : square;
+    if (exponent > 1) square = op::mul(square, square);
+  }
+  return result.defined() ? result : op::expand(full({}, 1, x.dtype()), x.shape());
+}
+
 /// The exponent may have another dtype; the result has that of the base.
 Results power(const Call& call) {
   const Tensor &x = call.input(0), y = second_input(call);
   if (call.knows(1) && y.numel() == 1 && is_floating(x.dtype()) && y.rank() <= x.rank())
     return {op::pow(x, call.known_number(1))};
   if (!is_floating(x.dtype())) {
+    if (call.knows(1) && y.numel() == 1 && y.rank() <= x.rank()) {
+      const double exponent = call.known_number(1);
+      if (exponent >= 0 && exponent < 64 && exponent == std::floor(exponent))
+        return {narrowed(integer_power(widened(x), static_cast<int>(exponent)), x.dtype())};
+    }
     const DType wide = DType::float64;
     return {op::cast(op::pow(op::cast(x, wide), op::cast(y, wide)), x.dtype())};
   }

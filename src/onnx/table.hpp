@@ -63,6 +63,9 @@ inline Integers axes_of(const Call& call, int input) {
   return call.integers("axes");
 }
 
+/// Integers as ones of at most as many bits: the upper ones are lost, as ONNX says of casts. op::cast saturates.
+Tensor wrapped(const Tensor& x, DType dtype);
+
 /// The second input of an operator of two. Before operator set 7 an attribute said where it lies in the first one.
 Tensor second_input(const Call& call);
 

@@ -42,13 +42,14 @@ std::vector<Tensor> tensors_of(const fs::path& folder, const std::string& kind) 
   return tensors;
 }
 
-/// Whether two numbers of 16 bits are neighbours, or neighbours of neighbours.
-bool nearly(double a, double b, DType dtype) {
+/// Whether two numbers of 16 bits are neighbours, or neighbours of neighbours; in float32 such that differ by no more
+/// than the largest number's, where terms of a sum cancel out.
+bool nearly(double a, double b, DType dtype, double largest) {
   const double digits = dtype == DType::bfloat16 ? 0x1p-7 : dtype == DType::float16 ? 0x1p-10 : 0;
-  return std::abs(a - b) <= 2 * digits * std::abs(b);
+  return std::abs(a - b) <= 2 * (dtype == DType::float32 ? 0x1p-23 * largest : digits * std::abs(b));
 }
 
-/// Empty where they agree; "rounded" where numbers of 16 bits differ by at most two units in the last place.
+/// Empty where they agree; "rounded" where numbers differ by at most two units in the last place.
 std::string difference(const Tensor& found, const Tensor& expected, double rtol, double atol) {
   if (found.dtype() != expected.dtype()) return message("is ", found.dtype(), ", expected ", expected.dtype());
   if (found.shape() != expected.shape()) return message("has shape ", found.shape(), ", expected ", expected.shape());
@@ -57,11 +58,14 @@ std::string difference(const Tensor& found, const Tensor& expected, double rtol,
     return "";
   }
   const std::vector<double> a = found.detach().values(), b = expected.values();
+  double largest = 0;
+  for (const double each : b)
+    if (std::isfinite(each)) largest = std::max(largest, std::abs(each));
   std::string outcome;
   for (std::size_t i = 0; i < a.size(); ++i) {
     const bool same =
         a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i])) || std::abs(a[i] - b[i]) <= atol + rtol * std::abs(b[i]);
-    if (!same && nearly(a[i], b[i], found.dtype()))
+    if (!same && nearly(a[i], b[i], found.dtype(), largest))
       outcome = "rounded";
     else if (!same)
       return message("differs at ", i, ": ", a[i], ", expected ", b[i]);

@@ -2,8 +2,8 @@
 """Runs ONNX's backend suite (the package onnx) through onnx::load in every mode.
 
 Every case is loaded, run and compared by the program onnx_backend, with the suite's tolerances. A case passes, is
-refused (with a reason), or is WRONG. "Rounded" are cases of bfloat16 and float16 that miss the suite's tolerance by at
-most two units in the last place: the values come from sums that round after each term. Where an operator decides
+refused (with a reason), or is WRONG. "Rounded" are cases that miss the suite's tolerance by at most two units in the last
+place, in float32 of the largest number: the values come from sums that round after each term. Where an operator decides
 by the values of an input (the shape of Reshape), the input is given as a constant; such cases are counted among those
 that passed, and once more by themselves.
 

@@ -115,6 +115,33 @@ TEST_CASE("onnx: outputs may be inputs, initialisers and one another", "[onnx]")
   for (int call = 0; call < 3; ++call) CHECK(program(std::vector{x})[3].values() == all[1].values());
 }
 
+TEST_CASE("onnx: products and powers of int64 are exact", "[onnx]") {
+  constexpr std::int64_t large = (std::int64_t{1} << 55) + 1;
+  const auto integers = [](const Tensor& x) { return x.to_vector<std::int64_t>(); };
+  const Tensor a = tern::tensor<std::int64_t>({3, 5}), b = tern::tensor<std::int64_t>({1, large});
+  CHECK(integers(run("MatMul", {a, b})[0]) == std::vector{3 + 5 * large});
+  CHECK(integers(run("MatMul", {a.reshape({2, 1}), b.reshape({1, 2})})[0]) ==
+        std::vector{std::int64_t{3}, 3 * large, std::int64_t{5}, 5 * large});
+  CHECK(integers(run("MatMul", {ones({3, 1, 4, 2}, DType::int64), b})[0]) == std::vector(12, 1 + large));
+  Model model(17);
+  model.input("x", {"2"}, DType::int64).output("y").initializer("three", scalar(std::int64_t{3}));
+  model.add(node("Pow", {"x", "three"}, {"y"}));
+  const std::int64_t root = (std::int64_t{1} << 20) + 1;
+  CHECK(integers(model.read()(tern::tensor<std::int64_t>({root, -3}))) ==
+        std::vector{root * root * root, std::int64_t{-27}});
+}
+
+TEST_CASE("onnx: windows of a signal are transformed", "[onnx]") {
+  Model model(17);
+  model.input("x", {"1", "6"}).output("y").initializer("step", scalar(std::int64_t{2}));
+  model.initializer("window", tern::tensor({1.0F, 2.0F})).add(node("STFT", {"x", "step", "window"}, {"y"}));
+  const Tensor y = model.read()(tern::tensor({1.0F, 2.0F, 3.0F, 4.0F, 5.0F, 6.0F}, {1, 6}));
+  CHECK(y.shape() == Shape{1, 3, 2, 2});
+  // Of (p, q) the sum and the difference.
+  const Tensor expected = tern::tensor({5.0F, 0.0F, -3.0F, 0.0F, 11.0F, 0.0F, -5.0F, 0.0F, 17.0F, 0.0F, -7.0F, 0.0F});
+  CHECK(operators::max(operators::abs(operators::sub(y.reshape({-1}), expected))).item() < 1e-5);
+}
+
 TEST_CASE("onnx: what does not follow the batch in a line is not written as one", "[onnx]") {
   // The first half of the batch, rounded down: one of two rows, and one of three.
   Model model(17);
