@@ -2,10 +2,10 @@
 """Runs ONNX's backend suite (the package onnx) through onnx::load in every mode.
 
 Every case is loaded, run and compared by the program onnx_backend, with the suite's tolerances. A case passes, is
-refused (with a reason), or is WRONG. "Rounded" are cases that miss the suite's tolerance by at most two units in the last
-place, in float32 of the largest number: the values come from sums that round after each term. Where an operator decides
-by the values of an input (the shape of Reshape), the input is given as a constant; such cases are counted among those
-that passed, and once more by themselves.
+refused (with a reason), or is WRONG. "Rounded" are cases that miss the suite's tolerance by at most two units in the
+last place, in float32 of the largest number: the values come from sums that round after each term. Where an operator
+decides by the values of an input (the shape of Reshape), the input is given as a constant; such cases are counted
+among those that passed, and once more by themselves.
 
 With --saved, in the first mode, each graph that passes is also saved as a model: it must load again with the same
 results, pass onnx.checker, and have them in ONNX Runtime, if that is there.
