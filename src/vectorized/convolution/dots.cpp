@@ -85,31 +85,27 @@ bool dots_fit(const Problem& problem) {
 
 // Cycles: a product loads its share of a tile's patches and weights, which takes twice as long from the second-level
 // cache. The lanes of each sum are added at the end. Weights beyond the second level are fetched for each row of
-// outputs and each edge of it.
+// outputs and each part of it.
 template <class T>
 double dots_cycles(const Problem& p) {
-  const AxisInside rows = inside_of(rows_of(p)), columns = inside_of(columns_of(p));
+  const AxisInside columns = inside_of(columns_of(p));
   const auto lanes = static_cast<double>(gemm_kernels<T>().lanes), C = static_cast<double>(p.C);
-  const auto O = static_cast<double>(p.O), K = static_cast<double>(p.K()), OW = static_cast<double>(p.OW);
-  const auto images = static_cast<double>(p.N * p.groups), together = static_cast<double>(std::min(p.N, some_images));
+  const auto O = static_cast<double>(p.O), K = static_cast<double>(p.K());
+  const double images = static_cast<double>(p.N * p.groups), rows = inside_of(rows_of(p)).products();
   const double width = O / static_cast<double>(divide_up(p.O, 6));
-  // Loads of weights for a vector of products, of so many positions that are computed together.
-  const auto weight_loads = [&](double positions) {
-    const double height = std::min({8.0, std::floor(24 / std::ceil(width)), positions});
-    const double far = width * K > near_elements ? 1 : O * K > near_elements ? height / positions : 0;
-    return (1 + far) / height;
-  };
-  const double inner = static_cast<double>(columns.inner), edges = OW - inner;
-  const double loads = (inner * weight_loads(std::max(inner, together)) + edges * weight_loads(together)) / OW;
   const double row = static_cast<double>(p.KH * p.W) * C;  // of patches
   const double patch_loads = (width < O && row > near_elements ? 2 : 1) / width;
-  const bool whole = p.C == p.x_pitch && p.dilation_w == 1;
-  const double vectors =
-      static_cast<double>(columns.products) * (whole ? C / lanes : std::ceil(C / lanes)) + (whole ? 0.5 * OW : 0);
-  const double products = images * static_cast<double>(rows.products) * vectors * O;
-  const double visits = O * K > far_elements ? static_cast<double>(p.OH) * (1 + edges) / some_images : 0;
-  return 1.65 * products * (patch_loads + loads) + images * static_cast<double>(p.positions()) * (2.8 * O + 4.4) +
-         40 * images * static_cast<double>(p.OH * p.KH) + images * visits * O * K;
+  const double loads = columns.sum([&](std::int64_t outputs) {
+    const auto positions = static_cast<double>(std::max(outputs, std::min(p.N, some_images)));
+    const double height = std::min({8.0, std::floor(24 / std::ceil(width)), positions});
+    const double far = width * K > near_elements ? 1 : O * K > near_elements ? height / positions : 0;
+    return patch_loads + (1 + far) / height;
+  });
+  const bool whole = p.C == p.x_pitch && p.dilation_w == 1;  // a row of the kernel is one run
+  const double vectors = whole ? C / lanes + 0.5 / static_cast<double>(p.KW) : std::ceil(C / lanes);
+  const double visits = static_cast<double>(p.OH) * static_cast<double>(columns.count) / some_images;
+  return images * (1.65 * rows * loads * vectors * O + static_cast<double>(p.positions()) * (2.8 * O + 4.4) +
+                   40 * static_cast<double>(p.OH * p.KH) + (O * K > far_elements ? visits * O * K : 0));
 }
 template double dots_cycles<float>(const Problem&);
 template double dots_cycles<double>(const Problem&);

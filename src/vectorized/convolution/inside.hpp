@@ -2,6 +2,7 @@
 // Patches of channels-last images without what lies over the padding: the runs of the image that they consist of.
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 
 #include "vectorized/convolution/depthwise_rows.hpp"
@@ -69,16 +70,26 @@ class Inside {
   Pooled<Segment> segments_;
 };
 
-/// How an axis lies in the padding: its products of an output and a tap that is inside, and the outputs with all taps.
+/// The parts of an axis of outputs with the same taps inside, for estimates.
 struct AxisInside {
-  std::int64_t taps = 1, outputs = 0, products = 0, inner = 0;
-  std::int64_t begin = 0, end = 0;  ///< outputs before and behind the inner ones
+  static constexpr std::int64_t most_taps = 16;  ///< more count as if all were inside
+  struct Part {
+    std::int64_t outputs = 0, taps = 0;
+  };
+  std::array<Part, 2 * most_taps + 1> parts;
+  std::size_t count = 0;
 
-  /// The share of products that are inside.
-  double share() const {
-    return outputs == 0 ? 1 : static_cast<double>(products) / static_cast<double>(outputs * taps);
+  /// The sum over the parts of weight(outputs) for each output and tap.
+  template <class Weight>
+  double sum(const Weight& weight) const {
+    double all = 0;
+    for (std::size_t i = 0; i < count; ++i)
+      all += static_cast<double>(parts[i].outputs * parts[i].taps) * weight(parts[i].outputs);
+    return all;
   }
-  std::int64_t edges() const { return outputs - inner; }
+  double products() const {
+    return sum([](std::int64_t) { return 1; });
+  }
 };
 AxisInside inside_of(const Axis& axis);
 

@@ -109,24 +109,24 @@ bool taps_fit(const Problem& problem) {
 // way from the second-level cache, take longer; and so do many short runs.
 template <class T>
 double taps_cycles(const Problem& p) {
-  const auto& gemm = gemm_kernels<T>();
-  const AxisInside rows = inside_of(rows_of(p)), columns = inside_of(columns_of(p));
-  const double vectors = static_cast<double>(divide_up(p.O, gemm.lanes)), images = static_cast<double>(p.N * p.groups);
+  const AxisInside columns = inside_of(columns_of(p));
+  const double vectors = static_cast<double>(divide_up(p.O, gemm_kernels<T>().lanes));
+  const double images = static_cast<double>(p.N * p.groups), rows = inside_of(rows_of(p)).products();
   const std::int64_t together = std::min(p.N, some_images);
-  const auto slow = [&](std::int64_t positions) {
-    const auto height = static_cast<double>(positions) / static_cast<double>(divide_up(positions, 12));
-    return std::max(8 / (height * std::min(vectors, 2.0)), 1.0) * (1 + 1 / height) / (1 + 1.0 / 12);
+  const auto height = [&](std::int64_t outputs) {
+    const std::int64_t positions = std::max(outputs, together);
+    return static_cast<double>(positions) / static_cast<double>(divide_up(positions, 12));
   };
-  const std::int64_t wide = std::max({columns.inner, together, std::int64_t{1}});
-  const double inner = static_cast<double>(columns.inner) * slow(wide);
-  const double edges = static_cast<double>(columns.edges()) * slow(together);
-  const double taps = static_cast<double>(rows.products * p.KW) * columns.share();  // of all rows, for one column
-  const double products = images * taps * static_cast<double>(p.C) * vectors * (inner + edges);
-  const bool whole = p.C == p.x_pitch && p.dilation_w == 1;
-  const double runs = images * taps / static_cast<double>(whole ? p.KW : 1) * static_cast<double>(p.OW);
-  const double tiles = runs * std::max(vectors / 2, 1.0) / static_cast<double>(std::min<std::int64_t>(wide, 12));
-  return 0.62 * products + 6 * images * static_cast<double>(p.positions()) * vectors + 20 * tiles +
-         45 * images * static_cast<double>(p.OH * p.KH);
+  const double products = columns.sum([&](std::int64_t outputs) {
+    const double rows_of_tile = height(outputs);
+    return std::max(8 / (rows_of_tile * std::min(vectors, 2.0)), 1.0) * (1 + 1 / rows_of_tile) / (1 + 1.0 / 12);
+  });
+  const bool whole = p.C == p.x_pitch && p.dilation_w == 1;  // a row of the kernel is one run
+  const double tiles = columns.sum([&](std::int64_t outputs) { return 1 / height(outputs); });
+  return images * rows *
+             (0.62 * products * static_cast<double>(p.C) * vectors +
+              20 * tiles / static_cast<double>(whole ? p.KW : 1) * std::max(vectors / 2, 1.0)) +
+         images * (6 * static_cast<double>(p.positions()) * vectors + 45 * static_cast<double>(p.OH * p.KH));
 }
 template double taps_cycles<float>(const Problem&);
 template double taps_cycles<double>(const Problem&);
