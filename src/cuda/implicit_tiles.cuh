@@ -33,10 +33,11 @@ struct Tile {
   static constexpr std::size_t shared_bytes = ring_bytes + rows * 8;
 };
 
-/// The factors. A sum has `length` bytes, C of them for each tap.
+/// The factors. A sum has `length` bytes, C of them for each tap. Where they are read one by one, each kernel row of
+/// `run` bytes is followed by zeros up to a multiple of four.
 struct Factors {
   const std::uint8_t *x, *weight;
-  int positions, O, C, length, H, W, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
+  int positions, O, C, length, run, H, W, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
   Divisor<std::uint32_t> OH, OW, KW, channels;
   std::uint32_t padding;          ///< four bytes of it
   int tiles_n, split, per_split;  ///< blocks that share a sum, and the bytes of each
@@ -49,7 +50,7 @@ inline Factors factors_of(const kernels::Conv2d& sizes, int bytes, const void* x
   Factors f{};
   f.x = static_cast<const std::uint8_t*>(x), f.weight = static_cast<const std::uint8_t*>(weight);
   f.positions = i(sizes.N * sizes.OH * sizes.OW), f.O = i(sizes.O), f.C = i(sizes.C) * bytes;
-  f.length = i(sizes.KH * sizes.KW) * f.C, f.H = i(sizes.H), f.W = i(sizes.W);
+  f.length = i(sizes.KH * sizes.KW) * f.C, f.run = i(sizes.KW) * f.C, f.H = i(sizes.H), f.W = i(sizes.W);
   f.stride_h = i(sizes.stride_h), f.stride_w = i(sizes.stride_w), f.pad_h = i(sizes.pad_h), f.pad_w = i(sizes.pad_w);
   f.dilation_h = i(sizes.dilation_h), f.dilation_w = i(sizes.dilation_w);
   f.OH = Divide(sizes.OH), f.OW = Divide(sizes.OW), f.KW = Divide(sizes.KW), f.channels = Divide(f.C);
@@ -98,8 +99,7 @@ struct Bytes {
   static __device__ __forceinline__ void multiply_add(Sum (&sum)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
                                                       std::uint32_t b1) {
 #if __CUDA_ARCH__ >= 800
-    asm volatile(
-        "mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
         "{%0, %1, %2, %3};"
         : "+r"(sum[0]), "+r"(sum[1]), "+r"(sum[2]), "+r"(sum[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
@@ -118,14 +118,12 @@ struct Halves {
                                                       std::uint32_t b1) {
 #if __CUDA_ARCH__ >= 800
     if constexpr (std::is_same_v<T, BFloat16>)
-      asm volatile(
-          "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
           "{%0, %1, %2, %3};"
           : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
           : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
     else
-      asm volatile(
-          "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
           "{%0, %1, %2, %3};"
           : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
           : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
@@ -136,8 +134,23 @@ struct Halves {
 
 // ---- a block's work ----
 
-/// Fills stages. A thread copies the same `Unit` bytes of a line's sum for every `step`-th line; Unit 1: four bytes,
-/// one by one.
+/// The bytes [0, 4) from there on that lie in [first, last); `padding` for the others.
+__device__ __forceinline__ std::uint32_t read_word(const std::uint8_t* from, int first, int last,
+                                                   std::uint32_t padding) {
+  if (first <= 0 && last >= 4) {
+    const auto beyond = static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(from) % 4);
+    const auto* const words = reinterpret_cast<const std::uint32_t*>(from - beyond);
+    return __funnelshift_r(words[0], beyond == 0 ? 0 : words[1], beyond * 8);
+  }
+  std::uint32_t word = 0;
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+    word |= (i >= first && i < last ? std::uint32_t{from[i]} : padding >> (8 * i) & 255u) << (8 * i);
+  return word;
+}
+
+/// Fills stages. A thread copies the same `Unit` bytes of a line's sum for every `step`-th line; Unit 1: four bytes of
+/// a kernel row, wherever they lie.
 template <class Tile, int Unit>
 struct Loader {
   static constexpr int bytes = Unit == 1 ? 4 : Unit, pieces = depth / bytes, step = Tile::threads / pieces;
@@ -202,26 +215,24 @@ struct Loader {
   }
 
   __device__ __forceinline__ void fill_singly(std::uint8_t* stage, int k, int end) const {
-    Tap taps[4];
-#pragma unroll
-    for (int j = 0; j < 4; ++j) taps[j] = tap_of(min(k + j, p.length - 1));
-#pragma unroll 4
+    int kh, in_run;
+    p.channels.split(k, kh, in_run);  // of padded rows
+    const int h = kh * p.dilation_h, shift = h * p.W * p.C + in_run, width = p.W * p.C;
+#pragma unroll 8
     for (int i = line; i < Tile::rows; i += step) {
       const Row row = rows[i];
-      std::uint32_t word = 0;
-#pragma unroll
-      for (int j = 0; j < 4; ++j)
-        word |= (inside(row, taps[j]) ? std::uint32_t{p.x[row.place + taps[j].shift]} : p.padding & 255u) << (8 * j);
-      *reinterpret_cast<std::uint32_t*>(stage + place_of(i, in_line)) = word;
+      const int before = -(row.w * p.C + in_run);
+      const bool exists = k < end && static_cast<unsigned>(row.h + h) < static_cast<unsigned>(p.H);
+      *reinterpret_cast<std::uint32_t*>(stage + place_of(i, in_line)) =
+          exists ? read_word(p.x + (row.place + shift), before, before + width, p.padding) : p.padding;
     }
-#pragma unroll 4
+    const int rows_of_kernel = p.length / static_cast<int>(p.channels.value());
+#pragma unroll 8
     for (int i = line; i < Tile::columns; i += step) {
       const int o = first_column + i;
-      std::uint32_t word = 0;
-#pragma unroll
-      for (int j = 0; j < 4; ++j)
-        if (o < p.O && k + j < end) word |= std::uint32_t{p.weight[o * p.length + k + j]} << (8 * j);
-      *reinterpret_cast<std::uint32_t*>(stage + place_of(Tile::rows + i, in_line)) = word;
+      const std::uint8_t* const from = p.weight + ((o * rows_of_kernel + kh) * p.run + in_run);
+      *reinterpret_cast<std::uint32_t*>(stage + place_of(Tile::rows + i, in_line)) =
+          k < end && o < p.O ? read_word(from, 0, p.run - in_run, 0) : 0;
     }
   }
 };
@@ -235,24 +246,41 @@ struct WarpSums {
   int in_m = warp / Tile::warps_n * Tile::warp_rows, in_n = warp % Tile::warps_n * Tile::warp_columns;
   Sum sum[blocks_m][blocks_n][4] = {};
 
-  /// Adds the first `count` bytes of a stage.
+  struct Fragments {
+    std::uint32_t a[blocks_m][4], b[blocks_n / 2][4];
+  };
+  __device__ __forceinline__ void read(Fragments& to, const std::uint8_t* stage, int k) const {
+#pragma unroll
+    for (int m = 0; m < blocks_m; ++m)
+      load_blocks(to.a[m], stage + place_of(in_m + m * 16 + lane % 16, k + lane / 16 * 16));
+#pragma unroll
+    for (int n = 0; n < blocks_n / 2; ++n)
+      load_blocks(to.b[n],
+                  stage + place_of(Tile::rows + in_n + n * 16 + lane / 16 * 8 + lane % 8, k + lane / 8 % 2 * 16));
+  }
+  __device__ __forceinline__ void multiply(const Fragments& by) {
+#pragma unroll
+    for (int m = 0; m < blocks_m; ++m)
+#pragma unroll
+      for (int n = 0; n < blocks_n; ++n)
+        Cores::multiply_add(sum[m][n], by.a[m], by.b[n / 2][n % 2 * 2], by.b[n / 2][n % 2 * 2 + 1]);
+  }
+  /// Adds the first `count` bytes of a stage; of whole ones, the next fragments are read while some are multiplied.
   __device__ __forceinline__ void add(const std::uint8_t* stage, int count) {
+    Fragments fragments[2];
+    read(fragments[0], stage, 0);
+    if (count >= depth) {
 #pragma unroll
-    for (int k = 0; k < depth; k += 32) {
-      if (k >= count) break;
-      std::uint32_t a[blocks_m][4], b[blocks_n / 2][4];
-#pragma unroll
-      for (int m = 0; m < blocks_m; ++m)
-        load_blocks(a[m], stage + place_of(in_m + m * 16 + lane % 16, k + lane / 16 * 16));
-#pragma unroll
-      for (int n = 0; n < blocks_n / 2; ++n)
-        load_blocks(b[n],
-                    stage + place_of(Tile::rows + in_n + n * 16 + lane / 16 * 8 + lane % 8, k + lane / 8 % 2 * 16));
-#pragma unroll
-      for (int m = 0; m < blocks_m; ++m)
-#pragma unroll
-        for (int n = 0; n < blocks_n; ++n)
-          Cores::multiply_add(sum[m][n], a[m], b[n / 2][n % 2 * 2], b[n / 2][n % 2 * 2 + 1]);
+      for (int k = 0; k < depth; k += 32) {
+        if (k + 32 < depth) read(fragments[(k / 32 + 1) % 2], stage, k + 32);
+        multiply(fragments[k / 32 % 2]);
+      }
+      return;
+    }
+#pragma unroll 1
+    for (int k = 0; k < count; k += 32) {
+      if (k > 0) read(fragments[0], stage, k);
+      multiply(fragments[0]);
     }
   }
   __device__ __forceinline__ void write(Sum* to) const {
@@ -266,10 +294,12 @@ struct WarpSums {
   }
 };
 
-/// A block's tile: finish(position, o, sums) gets those of four output channels from o on, of which the last may not
-/// exist. Blocks of a cluster finish a share each, and add the parts in their order.
-template <class Tile, int Unit, class Cores, class Finish>
-__device__ __forceinline__ void run_tile(std::uint8_t* ring, const Factors& p, const Finish& finish) {
+/// A block's tile. A thread finishes four output channels, from o on, of several positions: Channels(o) has what it
+/// reads of them, fetch(position) what it reads for one position, and finish(position, sums, fetched) writes the
+/// results. The last channels may not exist. Blocks of a cluster finish a share each, and add the parts in their order.
+template <class Tile, int Unit, class Cores, class Channels, class Product>
+__device__ __forceinline__ void run_tile(std::uint8_t* ring, const Product& product) {
+  const Factors& p = product.factors;
   using Sum = typename Cores::Sum;
   constexpr bool clears = !std::is_same_v<Cores, Bytes>;
   Row* const rows = reinterpret_cast<Row*>(ring + Tile::ring_bytes);
@@ -313,22 +343,36 @@ __device__ __forceinline__ void run_tile(std::uint8_t* ring, const Factors& p, c
   else
 #endif
     __syncthreads();
-  constexpr int per_row = Tile::columns / 4, fours = Tile::rows * per_row;
-  const int share = (fours + p.split - 1) / p.split;
-  for (int e = rank * share + static_cast<int>(threadIdx.x); e < min(fours, (rank + 1) * share); e += Tile::threads) {
-    const int row = e / per_row, column = e % per_row * 4, position = first_row + row, o = first_column + column;
-    if (position >= p.positions || o >= p.O) continue;
-    Sum total[4] = {};
-    for (int other = 0; other < p.split; ++other) {
-      const Sum* from = own;
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-      if (p.split > 1) from = cooperative_groups::this_cluster().map_shared_rank(own, static_cast<unsigned>(other));
-#endif
-      const auto part = *reinterpret_cast<const Pack<Sum, 4>*>(from + row * Tile::pitch + column);
+  constexpr int per_row = Tile::columns / 4, step = Tile::threads / per_row, at_once = 4;
+  const int column = static_cast<int>(threadIdx.x) % per_row * 4, o = first_column + column;
+  const int share = Tile::rows / p.split, last_row = min((rank + 1) * share, p.positions - first_row);
+  if (o < p.O) {
+    const Channels channels(product, o);
+#pragma unroll 1
+    for (int row = rank * share + static_cast<int>(threadIdx.x) / per_row; row < last_row; row += at_once * step) {
+      typename Channels::Fetched fetched[at_once];
 #pragma unroll
-      for (int i = 0; i < 4; ++i) total[i] = Cores::add(total[i], part.value[i]);
+      for (int i = 0; i < at_once; ++i)
+        if (row + i * step < last_row) fetched[i] = channels.fetch(first_row + row + i * step);
+      Pack<Sum, 4> totals[at_once] = {};
+      for (int other = 0; other < p.split; ++other) {
+        const Sum* from = own;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+        if (p.split > 1) from = cooperative_groups::this_cluster().map_shared_rank(own, static_cast<unsigned>(other));
+#endif
+#pragma unroll
+        for (int i = 0; i < at_once; ++i) {
+          if (row + i * step >= last_row) break;
+          const auto part = *reinterpret_cast<const Pack<Sum, 4>*>(from + (row + i * step) * Tile::pitch + column);
+#pragma unroll
+          for (int four = 0; four < 4; ++four)
+            totals[i].value[four] = Cores::add(totals[i].value[four], part.value[four]);
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < at_once; ++i)
+        if (row + i * step < last_row) channels.finish(first_row + row + i * step, totals[i].value, fetched[i]);
     }
-    finish(position, o, total);
   }
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   if (p.split > 1) cooperative_groups::this_cluster().sync();  // nobody leaves while others read its shared memory
@@ -353,13 +397,13 @@ auto with_tile(int tile, const Body& body) {
     case 2:
       return body(Tile<128, 64, 4, 1, 3, 3>{});
     case 3:
-      return body(Tile<128, 128, 2, 4, 3, 2>{});
+      return body(Tile<128, 128, 2, 2, 3, 2>{});
     default:
       return body(Tile<64, 64, 2, 2, 4, 3>{});
   }
 }
 
-/// Sizes of a product; `rate`: multiply-adds of a byte that a multiprocessor reaches in a cycle.
+/// Sizes of a product; `rate`: multiply-adds of a byte that a multiprocessor reaches in a cycle with large tiles.
 struct Work {
   std::int64_t positions, O, length;
   double rate;
@@ -369,6 +413,11 @@ struct Work {
 /// cache, but none faster than its waits, with start and end, and the exchange of a cluster.
 template <class Tile>
 double cycles(const Work& work, int split) {
+  // Small tiles read more fragments for a product.
+  constexpr double reached = Tile::rows * Tile::columns >= 128 * 128  ? 1
+                             : Tile::rows * Tile::columns >= 128 * 64 ? 0.75
+                             : Tile::rows * Tile::columns >= 64 * 64  ? 0.6
+                                                                      : 0.45;
   constexpr double bytes_per_cycle = 45, stage_cycles = 260, in_and_out = 1800;
   const std::int64_t stages = ceil_div(ceil_div(work.length, split), depth);
   const std::int64_t blocks = ceil_div(work.positions, Tile::rows) * ceil_div(work.O, Tile::columns) * split;
@@ -376,7 +425,7 @@ double cycles(const Work& work, int split) {
   const double rounds = std::ceil(busiest / Tile::resident), bytes = static_cast<double>(work.length) / split;
   const double at_best =
       busiest * bytes *
-      std::max(Tile::rows * Tile::columns / work.rate, (Tile::rows + Tile::columns) / bytes_per_cycle);
+      std::max(Tile::rows * Tile::columns / (work.rate * reached), (Tile::rows + Tile::columns) / bytes_per_cycle);
   const double waits = rounds * (static_cast<double>(stages) * stage_cycles + in_and_out);
   const double exchange = split == 1 ? 0 : 900 + Tile::rows * Tile::columns / 30.0;
   return std::max(at_best + in_and_out, waits) + exchange;
@@ -414,6 +463,13 @@ Plan plan_of(const Context& context, const Problem& problem, const Work& work) {
   took_algorithm(context, "implicit_tile", tile_names[plan.tile]);
   took_algorithm(context, "implicit_split", split_names[std::countr_zero(static_cast<unsigned>(plan.split))]);
   return plan;
+}
+
+/// Lays the sum out for Loader's Unit 1.
+inline void pad_runs(Factors& f) {
+  const int rows = f.length / f.run, padded = (f.run + 3) / 4 * 4;
+  f.channels = Divisor<std::uint32_t>(padded);
+  f.length = rows * padded;
 }
 
 /// Divides the work of a launch; its grid.

@@ -12,7 +12,7 @@
 namespace tern::cuda {
 namespace {
 
-constexpr std::size_t bounce_bytes = std::size_t{256} * 1024;
+constexpr std::size_t bounce_bytes = std::size_t{256} * 1024, piece_bytes = std::size_t{192} * 1024;
 
 /// The memory of one card.
 class CudaMemory final : public Memory {
@@ -47,7 +47,8 @@ class CudaMemory final : public Memory {
         ring.used = 0;
         check(cudaEventSynchronize(ring.copied[ring.segment]), "waiting for a copy to the card");
       }
-      const std::size_t part = std::min(bytes, StagingRing::segment_bytes - ring.used);
+      // In pieces, so that the card copies one while the host writes the next.
+      const std::size_t part = std::min({bytes, StagingRing::segment_bytes - ring.used, piece_bytes});
       std::byte* staged = ring.base + ring.segment * StagingRing::segment_bytes + ring.used;
       std::memcpy(staged, source, part);
       check(cudaMemcpyAsync(target, staged, part, cudaMemcpyHostToDevice, stream.handle), "copying to the card");

@@ -17,42 +17,65 @@ struct Product {
   const T *bias, *added;
   int pitch;  // of y
   Activation activation, after;
-  bool fours;  // y, added and bias may be read and written in fours
 };
 
-template <class Tile, class T>
+/// Rounded as the convolution, and as the sum with `added`.
+template <class T>
+__device__ __forceinline__ T finished(const Product<T>& p, float sum, float bias, float added) {
+  T result;
+  put(result, activate(sum + bias, p.activation));
+  if (p.added != nullptr) {
+    T both;
+    put(both, widened(result) + added);
+    put(result, activate(widened(both), p.after));
+  }
+  return result;
+}
+
+/// Output channels in fours.
+template <class T>
+struct Whole {
+  using Fetched = Pack<float, 4>;
+  const Product<T>& p;
+  int o;
+  Pack<float, 4> bias{};
+  __device__ __forceinline__ Whole(const Product<T>& product, int first) : p(product), o(first) {
+    if (p.bias != nullptr) bias = load<4>(p.bias + o);
+  }
+  __device__ __forceinline__ Fetched fetch(int position) const {
+    return p.added == nullptr ? Fetched{} : load<4>(p.added + static_cast<std::int64_t>(position) * p.factors.O + o);
+  }
+  __device__ __forceinline__ void finish(int position, const float (&sums)[4], const Fetched& added) const {
+    Pack<T, 4> results;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) results.value[i] = finished(p, sums[i], bias.value[i], added.value[i]);
+    *reinterpret_cast<Pack<T, 4>*>(p.y + static_cast<std::int64_t>(position) * p.pitch + o) = results;
+  }
+};
+/// One by one.
+template <class T>
+struct Single {
+  struct Fetched {};
+  const Product<T>& p;
+  int o;
+  __device__ __forceinline__ Single(const Product<T>& product, int first) : p(product), o(first) {}
+  __device__ __forceinline__ Fetched fetch(int) const { return {}; }
+  __device__ __forceinline__ void finish(int position, const float (&sums)[4], Fetched) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (o + i >= p.factors.O) break;
+      const std::int64_t beside = static_cast<std::int64_t>(position) * p.factors.O + o + i;
+      p.y[static_cast<std::int64_t>(position) * p.pitch + o + i] =
+          finished(p, sums[i], p.bias == nullptr ? 0.0f : widened(p.bias[o + i]),
+                   p.added == nullptr ? 0.0f : widened(p.added[beside]));
+    }
+  }
+};
+
+template <class Tile, class T, class Channels>
 __global__ void __launch_bounds__(Tile::threads, Tile::resident) halves_kernel(const __grid_constant__ Product<T> p) {
   extern __shared__ __align__(128) std::uint8_t ring[];
-  // Rounded as the convolution, and as the sum with `added`.
-  const auto finished = [&](float sum, float bias, float added) {
-    T result;
-    put(result, activate(sum + bias, p.activation));
-    if (p.added != nullptr) {
-      T both;
-      put(both, widened(result) + added);
-      put(result, activate(widened(both), p.after));
-    }
-    return result;
-  };
-  run_tile<Tile, 16, Halves<T>>(ring, p.factors, [&](int position, int o, const float(&sums)[4]) {
-    const std::int64_t at = static_cast<std::int64_t>(position) * p.pitch + o;
-    const std::int64_t beside = static_cast<std::int64_t>(position) * p.factors.O + o;
-    if (p.fours) {
-      Pack<float, 4> bias{}, added{};
-      if (p.bias != nullptr) bias = load<4>(p.bias + o);
-      if (p.added != nullptr) added = load<4>(p.added + beside);
-      Pack<T, 4> results;
-#pragma unroll
-      for (int i = 0; i < 4; ++i) results.value[i] = finished(sums[i], bias.value[i], added.value[i]);
-      *reinterpret_cast<Pack<T, 4>*>(p.y + at) = results;
-      return;
-    }
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      if (o + i < p.factors.O)
-        p.y[at + i] = finished(sums[i], p.bias == nullptr ? 0.0f : widened(p.bias[o + i]),
-                               p.added == nullptr ? 0.0f : widened(p.added[beside + i]));
-  });
+  run_tile<Tile, 16, Halves<T>, Channels>(ring, p);
 }
 
 Task task_of(const Problem& requested) {
@@ -87,12 +110,12 @@ void run_halves(Context& context, const Problem& requested, const Problem& packe
                .added = static_cast<const T*>(arrays.added),
                .pitch = static_cast<int>(requested.y_channels),
                .activation = requested.activation,
-               .after = arrays.after,
-               .fours = false};
-  p.fours = packed.O % 4 == 0 && p.pitch % 4 == 0 && aligned<4>(p.y) && aligned<4>(p.bias) && aligned<4>(p.added);
+               .after = arrays.after};
+  const bool whole =
+      packed.O % 4 == 0 && p.pitch % 4 == 0 && aligned<4>(p.y) && aligned<4>(p.bias) && aligned<4>(p.added);
   with_tile(plan.tile, [&]<class Tile>(Tile) {
     const Grid grid = divide<Tile>(p.factors, plan.split);
-    launch(context, grid, halves_kernel<Tile, T>, p);
+    launch(context, grid, whole ? halves_kernel<Tile, T, Whole<T>> : halves_kernel<Tile, T, Single<T>>, p);
   });
 }
 

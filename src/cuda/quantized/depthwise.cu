@@ -60,6 +60,7 @@ __global__ void __launch_bounds__(128) depthwise_kernel(const __grid_constant__ 
       if (left < 4) four &= (1u << (8 * left)) - 1;
       weights[channel][group] = four;
     }
+  const Fours channels(p.arrays, p.rescale, c);
   const std::uint32_t padding = static_cast<std::uint32_t>(p.rescale.x_zero) * 0x01010101u;
   const int h0 = oh * p.stride_h - p.pad_h;
   const std::uint8_t* const x = p.arrays.x + (static_cast<std::int64_t>(image) * p.H * p.W) * p.C + c;
@@ -69,6 +70,8 @@ __global__ void __launch_bounds__(128) depthwise_kernel(const __grid_constant__ 
     if (ow >= p.OW) break;
     const int w0 = ow * p.stride_w - p.pad_w;
     std::int32_t sums[4] = {};
+    const std::int64_t at = (static_cast<std::int64_t>(row) * p.OW + ow) * p.pitch + c;
+    const std::uint32_t added = channels.fetch(at);
 #pragma unroll
     for (int group = 0; group < groups; ++group) {
       std::uint32_t words[4] = {};
@@ -86,8 +89,7 @@ __global__ void __launch_bounds__(128) depthwise_kernel(const __grid_constant__ 
       for (int channel = 0; channel < 4; ++channel)
         sums[channel] = add_products(words[channel], weights[channel][group], sums[channel]);
     }
-    const std::int64_t at = (static_cast<std::int64_t>(row) * p.OW + ow) * p.pitch + c;
-    finish_fours(p.arrays, sums, at, c, p.rescale);
+    channels.finish(at, sums, added);
   }
 }
 

@@ -14,42 +14,75 @@ struct Product {
   QuantizedArrays arrays;
   Rescale rescale;
   int pitch;
-  bool fours;  // finish_fours() may be used
 };
 
-template <class Tile, int Unit>
-__global__ void __launch_bounds__(Tile::threads, Tile::resident) implicit_kernel(const __grid_constant__ Product p) {
-  extern __shared__ __align__(128) std::uint8_t ring[];
-  run_tile<Tile, Unit, Bytes>(ring, p.factors, [&](int position, int o, const std::int32_t(&sums)[4]) {
+/// Output channels in fours.
+struct Whole {
+  using Fetched = std::uint32_t;
+  const Product& p;
+  int o;
+  Fours fours;
+  __device__ __forceinline__ Whole(const Product& product, int first)
+      : p(product), o(first), fours(product.arrays, product.rescale, first) {}
+  __device__ __forceinline__ std::int64_t at(int position) const {
+    return static_cast<std::int64_t>(position) * p.pitch + o;
+  }
+  __device__ __forceinline__ Fetched fetch(int position) const { return fours.fetch(at(position)); }
+  __device__ __forceinline__ void finish(int position, const std::int32_t (&sums)[4], Fetched added) const {
+    fours.finish(at(position), sums, added);
+  }
+};
+/// One by one.
+struct Single {
+  struct Fetched {};
+  const Product& p;
+  int o;
+  __device__ __forceinline__ Single(const Product& product, int first) : p(product), o(first) {}
+  __device__ __forceinline__ Fetched fetch(int) const { return {}; }
+  __device__ __forceinline__ void finish(int position, const std::int32_t (&sums)[4], Fetched) const {
     const std::int64_t at = static_cast<std::int64_t>(position) * p.pitch + o;
-    if (p.fours) return finish_fours(p.arrays, sums, at, o, p.rescale);
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      if (o + i < p.factors.O) finish(p.arrays, sums[i], at + i, o + i, p.rescale);
-  });
-}
+      if (o + i < p.factors.O) cuda::finish(p.arrays, sums[i], at + i, o + i, p.rescale);
+  }
+};
 
-bool fits(const Problem& problem) {
-  return card().code >= 80 && problem.groups == 1 && problem.length() > 0 && problem.small();
+template <class Tile, int Unit, class Channels>
+__global__ void __launch_bounds__(Tile::threads, Tile::resident) implicit_kernel(const __grid_constant__ Product p) {
+  extern __shared__ __align__(128) std::uint8_t ring[];
+  run_tile<Tile, Unit, Bytes, Channels>(ring, p);
 }
 
 /// How many numbers of x and of the weights are copied at once.
-template <class Body>
-void with_unit(const Problem& p, const Body& body) {
+int unit_of(const Problem& p) {
   const auto in = [&](std::int64_t unit) { return p.C % unit == 0 && p.x % unit == 0 && p.weight % unit == 0; };
-  if (in(16)) return body(std::integral_constant<int, 16>());
-  in(4) ? body(std::integral_constant<int, 4>()) : body(std::integral_constant<int, 1>());
+  return in(16) ? 16 : in(4) ? 4 : 1;
+}
+template <class Body>
+void with_unit(int unit, const Body& body) {
+  if (unit == 16) return body(std::integral_constant<int, 16>());
+  unit == 4 ? body(std::integral_constant<int, 4>()) : body(std::integral_constant<int, 1>());
+}
+
+bool fits(const Problem& problem) {
+  return card().code >= 80 && problem.groups == 1 && problem.length() > 0 && problem.small() &&
+         (problem.dilation_w == 1 || unit_of(problem) > 1);
 }
 
 void run(Context& context, const Problem& problem, const Arrays& arrays, int, void*) {
   constexpr double rate = 1600;
   const Plan plan = plan_of(context, problem, {problem.positions(), problem.O, problem.length(), rate});
   Product p{factors_of(problem, 1, arrays.of.x, arrays.of.weight), arrays.of, arrays.rescale,
-            static_cast<int>(problem.pitch()), problem.whole};
+            static_cast<int>(problem.pitch())};
   p.factors.padding = static_cast<std::uint32_t>(arrays.rescale.x_zero) * 0x01010101u;
+  const int at_once = unit_of(problem);
+  if (at_once == 1) pad_runs(p.factors);
   with_tile(plan.tile, [&]<class Tile>(Tile) {
     const Grid grid = divide<Tile>(p.factors, plan.split);
-    with_unit(problem, [&](auto unit) { launch(context, grid, implicit_kernel<Tile, unit.value>, p); });
+    with_unit(at_once, [&](auto unit) {
+      launch(context, grid,
+             problem.whole ? implicit_kernel<Tile, unit.value, Whole> : implicit_kernel<Tile, unit.value, Single>, p);
+    });
   });
 }
 

@@ -10,7 +10,7 @@ namespace tern::cuda::eight_bits {
 /// What the choice reads. Sums of integers have the same bits in any order, so no choice changes a result.
 struct Problem : kernels::Conv2d {
   std::uint32_t x = 0, weight = 0;  ///< alignment_of the arrays
-  bool whole = false;               ///< finish_fours() may be used
+  bool whole = false;               ///< Fours may be used
   int device = 0;
   auto operator<=>(const Problem&) const = default;
 
@@ -35,35 +35,50 @@ extern const Algorithm implicit;
 /// Four channels of a window per thread: each channel is a group with one output (depthwise.cu).
 extern const Algorithm depthwise;
 
-/// What `finish` does for four channels at once. y, real and other are at four elements, bias and scale at 16 bytes.
-__device__ __forceinline__ void finish_fours(const QuantizedArrays& arrays, const std::int32_t (&sums)[4],
-                                             std::int64_t at, std::int64_t o, const Rescale& rescale) {
-  const int4 bias = *reinterpret_cast<const int4*>(arrays.bias + o);
-  const float4 scale = *reinterpret_cast<const float4*>(arrays.scale + o);
-  const std::uint32_t added = arrays.other == nullptr ? 0 : *reinterpret_cast<const std::uint32_t*>(arrays.other + at);
-  const std::int32_t biases[4]{bias.x, bias.y, bias.z, bias.w};
-  const float scales[4]{scale.x, scale.y, scale.z, scale.w};
-  float t[4];
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const auto whole =
-        static_cast<std::int32_t>(static_cast<std::uint32_t>(sums[i]) + static_cast<std::uint32_t>(biases[i]));
-    t[i] = __fmul_rn(__int2float_rn(whole), scales[i]);
-    const auto beside = static_cast<std::uint8_t>(added >> (8 * i));
-    if (arrays.other != nullptr) t[i] = __fadd_rn(t[i], worth(beside, rescale.other_zero, rescale.other_scale));
+/// Four output channels, from o on: what `finish` does for single ones. y, real and other are at four elements, bias
+/// and scale at 16 bytes.
+class Fours {
+ public:
+  __device__ __forceinline__ Fours(const QuantizedArrays& arrays, const Rescale& rescale, int o)
+      : arrays_(arrays), rescale_(rescale) {
+    const int4 bias = *reinterpret_cast<const int4*>(arrays.bias + o);
+    const float4 scale = *reinterpret_cast<const float4*>(arrays.scale + o);
+    bias_[0] = bias.x, bias_[1] = bias.y, bias_[2] = bias.z, bias_[3] = bias.w;
+    scale_[0] = scale.x, scale_[1] = scale.y, scale_[2] = scale.z, scale_[3] = scale.w;
   }
-  if (arrays.real != nullptr) {
-    *reinterpret_cast<float4*>(arrays.real + at) = {bounded(t[0], rescale), bounded(t[1], rescale),
-                                                    bounded(t[2], rescale), bounded(t[3], rescale)};
-    return;
+  /// Of `other`, at the place of the first channel.
+  __device__ __forceinline__ std::uint32_t fetch(std::int64_t at) const {
+    return arrays_.other == nullptr ? 0 : *reinterpret_cast<const std::uint32_t*>(arrays_.other + at);
   }
-  std::uint32_t four = 0;
+  __device__ __forceinline__ void finish(std::int64_t at, const std::int32_t (&sums)[4], std::uint32_t added) const {
+    float t[4];
 #pragma unroll
-  for (int i = 0; i < 4; ++i) four |= static_cast<std::uint32_t>(stored(t[i], rescale)) << (8 * i);
-  *reinterpret_cast<std::uint32_t*>(arrays.y + at) = four;
-}
+    for (int i = 0; i < 4; ++i) {
+      const auto whole =
+          static_cast<std::int32_t>(static_cast<std::uint32_t>(sums[i]) + static_cast<std::uint32_t>(bias_[i]));
+      t[i] = __fmul_rn(__int2float_rn(whole), scale_[i]);
+      const auto beside = static_cast<std::uint8_t>(added >> (8 * i));
+      if (arrays_.other != nullptr) t[i] = __fadd_rn(t[i], worth(beside, rescale_.other_zero, rescale_.other_scale));
+    }
+    if (arrays_.real != nullptr) {
+      *reinterpret_cast<float4*>(arrays_.real + at) = {bounded(t[0], rescale_), bounded(t[1], rescale_),
+                                                       bounded(t[2], rescale_), bounded(t[3], rescale_)};
+      return;
+    }
+    std::uint32_t four = 0;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) four |= static_cast<std::uint32_t>(stored(t[i], rescale_)) << (8 * i);
+    *reinterpret_cast<std::uint32_t*>(arrays_.y + at) = four;
+  }
 
-/// Whether finish_fours() may be used for outputs that begin at multiples of four channels.
+ private:
+  const QuantizedArrays& arrays_;
+  const Rescale& rescale_;
+  std::int32_t bias_[4];
+  float scale_[4];
+};
+
+/// Whether Fours may be used from multiples of four channels on.
 inline bool finishes_fours(const Problem& problem, const QuantizedArrays& arrays) {
   const auto at = [](const void* pointer, std::uintptr_t bytes) {
     return reinterpret_cast<std::uintptr_t>(pointer) % bytes == 0;
