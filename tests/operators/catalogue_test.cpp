@@ -82,7 +82,8 @@ void run_catalogue(const std::string& mode, std::int64_t least, std::size_t ever
 
 /// The families whose kernels choose between algorithms.
 bool chooses(const Operator& op) {
-  const std::string_view families[]{"conv", "dot", "attention", "recurrent", "quantized"};
+  const std::string_view families[]{"conv", "dot", "attention", "recurrent"}, name = op.name;
+  if (name == "quantized_conv2d" || name == "quantized_linear") return chosen(op);
   return std::find(std::begin(families), std::end(families), op.family) != std::end(families) && chosen(op);
 }
 

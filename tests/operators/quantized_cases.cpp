@@ -138,16 +138,17 @@ std::vector<float> sums_of(const Array& x, const Array& weight, const Array& bia
   std::vector<float> sums;
   for_each_position(shape, [&](const Shape& at) {
     double sum = bias[at[1]];
-    for (std::int64_t c = 0; c < inputs; ++c)
+    for (std::int64_t c = 0; c < inputs; ++c) {
+      const std::int64_t plane = at[0] * C + at[1] / (O / o.groups) * inputs + c;
       for (std::int64_t kh = 0; kh < KH; ++kh)
         for (std::int64_t kw = 0; kw < KW; ++kw) {
           const std::int64_t h = at[2] * o.stride.h - o.padding.h + kh * o.dilation.h;
           const std::int64_t w = at[3] * o.stride.w - o.padding.w + kw * o.dilation.w;
           const bool inside = h >= 0 && h < H && w >= 0 && w < W;
-          const std::int64_t channel = at[1] / (O / o.groups) * inputs + c;
-          const double number = inside ? x.at({at[0], channel, h, w}) : static_cast<double>(o.x_zero);
-          sum += number * weight.at({at[1], kh, kw, c});
+          const double number = inside ? x[(plane * H + h) * W + w] : static_cast<double>(o.x_zero);
+          sum += number * weight[((at[1] * KH + kh) * KW + kw) * inputs + c];
         }
+    }
     sums.push_back(rounded(sum));
   });
   return sums;

@@ -1,0 +1,110 @@
+// Implicit products of 16 and 8 bits on cuda, by every tile and with every number of blocks that share a sum: other
+// sizes than the catalogue's, with sums of several stages and edges in every direction.
+
+#include <algorithm>
+#include <cmath>
+
+#include "support/catch.hpp"
+#include "support/summary.hpp"
+#include "tern/modes/forced_algorithm.hpp"
+#include "tern/tern.hpp"
+
+using namespace tern;
+namespace op = tern::operators;
+
+namespace {
+
+bool has_cuda() {
+  const std::vector<std::string> modes = testing::available_modes();
+  if (std::find(modes.begin(), modes.end(), "cuda") != modes.end()) return true;
+  WARN("skipped: mode cuda is not available");
+  return false;
+}
+
+struct Sizes {
+  Shape x, weight;
+  op::Conv2dOptions options;
+};
+const std::vector<Sizes>& sizes() {
+  static const std::vector<Sizes> all{{{2, 16, 9, 11}, {24, 16, 3, 3}, {.stride = 2, .padding = 1}},
+                                      {{1, 64, 7, 7}, {72, 64, 3, 3}, {.padding = 1}},
+                                      {{3, 136, 5, 6}, {8, 136, 1, 1}, {}},
+                                      {{1, 8, 12, 13}, {136, 8, 5, 5}, {.padding = 2, .dilation = 2}},
+                                      {{2, 3, 23, 22}, {16, 3, 7, 7}, {.stride = 2, .padding = 3}},
+                                      {{1, 512, 3, 3}, {64, 512, 3, 3}, {.padding = 1}}};
+  return all;
+}
+
+template <class Check>
+void by_every_plan(const Check& check) {
+  for (const char* const tile : {"64x32", "64x64", "128x64", "128x128"})
+    for (const char* const split : {"1", "2", "4", "8"}) {
+      const ForcedAlgorithm of_tile("implicit_tile", tile), of_split("implicit_split", split);
+      INFO(tile << ", " << split << " blocks");
+      check();
+    }
+}
+
+}  // namespace
+
+TEST_CASE("implicit products: 16 bits by every tile agree with float32", "[operators][algorithms][cuda]") {
+  if (!has_cuda()) return;
+  const NoGrad none;
+  for (const DType dtype : {DType::bfloat16, DType::float16})
+    for (const Sizes& each : sizes()) {
+      Generator generator(5);
+      const Tensor x = randn(each.x, generator).to(dtype), weight = randn(each.weight, generator).to(dtype),
+                   bias = randn({each.weight[0]}, generator).to(dtype);
+      const auto wide = [](const Tensor& t) { return t.to(DType::float32); };
+      op::Conv2dOptions plain = each.options;
+      const Tensor sums = op::conv2d(wide(x), wide(weight), wide(bias), plain);
+      const Tensor added = randn(sums.shape(), generator).to(dtype);
+      const std::vector<double> expected = op::relu(sums).values(),
+                                both = op::relu(op::add(sums, wide(added))).values();
+      double largest = 0;
+      for (const double value : sums.values()) largest = std::max(largest, std::abs(value));
+      const double allowed = largest * (dtype == DType::bfloat16 ? 0x1p-7 : 0x1p-9);
+      const Device device{"cuda"};
+      const ForcedAlgorithm implicit("conv2d", "implicit");
+      const auto far = [&](const Tensor& found, const std::vector<double>& wanted) {
+        const std::vector<double> values = found.values();
+        double most = 0;
+        for (std::size_t i = 0; i < wanted.size(); ++i) most = std::max(most, std::abs(values[i] - wanted[i]));
+        return most;
+      };
+      INFO(dtype << " " << each.x << " by " << each.weight);
+      by_every_plan([&] {
+        op::Conv2dOptions activated = each.options;
+        activated.activation = Activation::relu;
+        CHECK(far(op::conv2d(x, weight, bias, activated), expected) <= allowed);
+        CHECK(far(op::conv2d_add(x, weight, bias, added, activated), both) <= 2 * allowed);
+      });
+      CHECK(implicit.taken() > 0);
+    }
+}
+
+TEST_CASE("implicit products: 8 bits by every tile have the bits of the reference", "[operators][algorithms][cuda]") {
+  if (!has_cuda()) return;
+  for (const Sizes& each : sizes()) {
+    Generator generator(6);
+    const Shape kernel{each.weight[0], each.weight[2], each.weight[3], each.weight[1]};
+    const Tensor x = randint(0, 256, each.x, generator).to(DType::uint8),
+                 weight = op::sub(randint(0, 255, kernel, generator), 127).to(DType::int8),
+                 bias = randint(-20000, 20000, {kernel[0]}, generator).to(DType::int32);
+    const Tensor scale = full({kernel[0]}, 1e-4);
+    const op::QuantizedConv2dOptions options{.stride = each.options.stride,
+                                             .padding = each.options.padding,
+                                             .dilation = each.options.dilation,
+                                             .x_zero = 7,
+                                             .zero = 120};
+    const auto run = [&] { return op::quantized_conv2d(x, weight, bias, scale, {}, options).values(); };
+    std::vector<double> expected;
+    {
+      const Device reference{"sequential"};
+      expected = run();
+    }
+    const Device device{"cuda"};
+    INFO(each.x << " by " << kernel);
+    by_every_plan([&] { CHECK(run() == expected); });
+  }
+}
