@@ -32,6 +32,12 @@ kernels::Conv2d sizes_of(const Tensor& x, const Tensor& weight, const Tensor& bi
     expects<ShapeError>(bias.shape() == Shape{kernel[0]}, "conv2d: bias ", bias.shape(), " does not fit weight ",
                         kernel, ", expected [", kernel[0], "]");
   }
+  const Pair out = window_counts("conv2d", {in[2], in[3]},
+                                 {.kernel = {kernel[2], kernel[3]},
+                                  .stride = options.stride,
+                                  .start = options.padding,
+                                  .end = options.padding,
+                                  .dilation = options.dilation});
   return {.N = in[0],
           .C = in[1],
           .H = in[2],
@@ -39,10 +45,8 @@ kernels::Conv2d sizes_of(const Tensor& x, const Tensor& weight, const Tensor& bi
           .O = kernel[0],
           .KH = kernel[2],
           .KW = kernel[3],
-          .OH = window_count("conv2d", "height", in[2], kernel[2], options.stride.h, options.padding.h,
-                             options.padding.h, options.dilation.h, false),
-          .OW = window_count("conv2d", "width", in[3], kernel[3], options.stride.w, options.padding.w,
-                             options.padding.w, options.dilation.w, false),
+          .OH = out.h,
+          .OW = out.w,
           .stride_h = options.stride.h,
           .stride_w = options.stride.w,
           .pad_h = options.padding.h,
@@ -268,8 +272,8 @@ Tensor conv2d_max_pool2d(const Tensor& x, const Tensor& weight, const Tensor& bi
   if (activates_apart(call)) return max_pool2d(conv2d(x, weight, bias, options), 2);
   const Prepared prepared = prepare(call);
   const kernels::Conv2d& sizes = prepared.sizes;
-  const Shape shape{sizes.N, sizes.O, window_count("max_pool2d", "height", sizes.OH, 2, 2, 0, 0, 1, false),
-                    window_count("max_pool2d", "width", sizes.OW, 2, 2, 0, 0, 1, false)};
+  const Pair pooled = window_counts("max_pool2d", {sizes.OH, sizes.OW}, {.kernel = 2, .stride = 2});
+  const Shape shape{sizes.N, sizes.O, pooled.h, pooled.w};
   if (!fuses_max_pool2d(sizes, x.dtype())) return max_pool2d(convolved(call, prepared), 2);
   Tensor out = empty_in(sizes.layout, shape, x.dtype());
   const bool records = recording(call.x, weight, bias);

@@ -75,24 +75,26 @@ kernels::InvertedResidual sizes_of(const ResidualBlock& block) {
   const auto& [x, weights, added, options] = block;
   const std::int64_t N = x.size(0), C = x.size(1), H = x.size(2), W = x.size(3);
   const std::int64_t middle = weights.depthwise.size(0), KH = weights.depthwise.size(2), KW = weights.depthwise.size(3);
+  const Pair out =
+      window_counts("conv2d", {H, W},
+                    {.kernel = {KH, KW}, .stride = options.stride, .start = options.padding, .end = options.padding});
   kernels::InvertedResidual sizes;
   if (block.expands()) sizes.expand = of_points(N, C, H, W, weights.expand, options.expand);
-  sizes.depthwise = {
-      .N = N,
-      .C = middle,
-      .H = H,
-      .W = W,
-      .O = middle,
-      .KH = KH,
-      .KW = KW,
-      .OH = window_count("conv2d", "height", H, KH, options.stride.h, options.padding.h, options.padding.h, 1, false),
-      .OW = window_count("conv2d", "width", W, KW, options.stride.w, options.padding.w, options.padding.w, 1, false),
-      .stride_h = options.stride.h,
-      .stride_w = options.stride.w,
-      .pad_h = options.padding.h,
-      .pad_w = options.padding.w,
-      .groups = middle,
-      .activation = options.depthwise};
+  sizes.depthwise = {.N = N,
+                     .C = middle,
+                     .H = H,
+                     .W = W,
+                     .O = middle,
+                     .KH = KH,
+                     .KW = KW,
+                     .OH = out.h,
+                     .OW = out.w,
+                     .stride_h = options.stride.h,
+                     .stride_w = options.stride.w,
+                     .pad_h = options.padding.h,
+                     .pad_w = options.padding.w,
+                     .groups = middle,
+                     .activation = options.depthwise};
   sizes.project = of_points(N, middle, sizes.depthwise.OH, sizes.depthwise.OW, weights.project, options.project);
   (block.expands() ? sizes.expand : sizes.depthwise).layout = layout_of(x);
   return sizes;

@@ -14,10 +14,12 @@ namespace {
 
 // The number of windows along both sides.
 Pair windows_of(const char* op, Pair size, Pair kernel, const UnfoldOptions& options) {
-  return {window_count(op, "height", size.h, kernel.h, options.stride.h, options.padding.h, options.padding.h,
-                       options.dilation.h, false),
-          window_count(op, "width", size.w, kernel.w, options.stride.w, options.padding.w, options.padding.w,
-                       options.dilation.w, false)};
+  return window_counts(op, size,
+                       {.kernel = kernel,
+                        .stride = options.stride,
+                        .start = options.padding,
+                        .end = options.padding,
+                        .dilation = options.dilation});
 }
 
 }  // namespace

@@ -12,17 +12,30 @@ inline void check_padding(const char* op, Pair kernel, Pair padding) {
                       padding.w, " is more than half the kernel of ", kernel.h, "x", kernel.w);
 }
 
+/// The windows that the options of a pooling describe; `end_padding` is left to the caller.
+template <class Options>
+Windows windows_of(Pair kernel, const Options& options) {
+  Windows windows{.kernel = kernel,
+                  .stride = options.stride.value_or(kernel),
+                  .start = options.padding,
+                  .end = options.padding,
+                  .ceil_mode = options.ceil_mode};
+  if constexpr (requires { options.dilation; }) windows.dilation = options.dilation;
+  return windows;
+}
+
 /// The windows over the planes of x [N, C, H, W], padded alike on both sides; `channels` stays 0. Throws ShapeError.
-inline kernels::Pool2d pool_sizes(const char* op, const Tensor& x, Pair kernel, Pair stride, Pair padding,
-                                  Pair dilation, bool ceil_mode) {
+inline kernels::Pool2d pool_sizes(const char* op, const Tensor& x, const Windows& windows) {
+  const auto& [kernel, stride, padding, end, dilation, ceil_mode] = windows;
   check_rank(op, "input", x, 4);
   check_padding(op, kernel, padding);
   const Shape& in = x.shape();
+  const Pair out = window_counts(op, {in[2], in[3]}, windows);
   return {.planes = in[0] * in[1],
           .H = in[2],
           .W = in[3],
-          .OH = window_count(op, "height", in[2], kernel.h, stride.h, padding.h, padding.h, dilation.h, ceil_mode),
-          .OW = window_count(op, "width", in[3], kernel.w, stride.w, padding.w, padding.w, dilation.w, ceil_mode),
+          .OH = out.h,
+          .OW = out.w,
           .KH = kernel.h,
           .KW = kernel.w,
           .stride_h = stride.h,

@@ -19,24 +19,22 @@ namespace {
 /// is padded by the excess at the end, and the valid windows are kept.
 struct Uneven {
   Pair more;  ///< at the end
-  std::int64_t OH, OW;
+  Pair count = 0;
 
-  Uneven(const char* op, const Tensor& x, Pair kernel, Pair stride, Pair start, Pair end, Pair dilation, bool ceil_mode)
-      : more(beyond(end, start)) {
+  Uneven(const char* op, const Tensor& x, Windows windows, Pair end) : more(beyond(end, windows.start)) {
+    windows.end = end;
     check_rank(op, "input", x, 4);
-    check_padding(op, kernel, start);
-    check_padding(op, kernel, end);
-    OH = window_count(op, "height", x.shape()[2], kernel.h, stride.h, start.h, end.h, dilation.h, ceil_mode);
-    OW = window_count(op, "width", x.shape()[3], kernel.w, stride.w, start.w, end.w, dilation.w, ceil_mode);
+    check_padding(op, windows.kernel, windows.start);
+    check_padding(op, windows.kernel, windows.end);
+    count = window_counts(op, {x.shape()[2], x.shape()[3]}, windows);
   }
   Tensor extended(const Tensor& x, Number value) const { return pad_planes(x, 0, more, value); }
-  Tensor within(const Tensor& y) const { return slice(slice(y, 2, 0, OH), 3, 0, OW); }
+  Tensor within(const Tensor& y) const { return slice(slice(y, 2, 0, count.h), 3, 0, count.w); }
 };
 
 /// If `places` is set, also stores the position of each value in its window, uint8.
 Tensor pool_windows(const Tensor& x, Pair kernel, const MaxPool2dOptions& options, Tensor* places) {
-  kernels::Pool2d sizes = pool_sizes("max_pool2d", x, kernel, options.stride.value_or(kernel), options.padding,
-                                     options.dilation, options.ceil_mode);
+  kernels::Pool2d sizes = pool_sizes("max_pool2d", x, windows_of(kernel, options));
   const Layout layout = layout_for(x);
   if (layout == Layout::channels_last) sizes.channels = x.shape()[1];
   const Tensor whole = in_layout(x, layout);
@@ -87,8 +85,7 @@ Tensor max_pooled(const Tensor& x, Pair kernel, const MaxPool2dOptions& options,
   constexpr const char* op = "max_pool2d";
   const Pair stride = options.stride.value_or(kernel);
   if (options.end_padding) {
-    const Uneven uneven(op, x, kernel, stride, options.padding, *options.end_padding, options.dilation,
-                        options.ceil_mode);
+    const Uneven uneven(op, x, windows_of(kernel, options), *options.end_padding);
     MaxPool2dOptions even = options;
     even.end_padding.reset();
     const Tensor extended = uneven.extended(x, -std::numeric_limits<double>::infinity());
@@ -142,10 +139,9 @@ Tensor avg_pool2d(const Tensor& x, Pair kernel, const AvgPool2dOptions& options)
     return traced("avg_pool2d", x, kernel, options);
   constexpr const char* op = "avg_pool2d";
   if (x.defined() && x.rank() == 3) return avg_pool2d(x.unsqueeze(0), kernel, options).squeeze(0);
-  const Pair stride = options.stride.value_or(kernel);
   if (options.end_padding) {
-    const Uneven uneven(op, x, kernel, stride, options.padding, *options.end_padding, 1, options.ceil_mode);
-    const AvgPool2dOptions even{.stride = stride, .ceil_mode = options.ceil_mode};
+    const Uneven uneven(op, x, windows_of(kernel, options), *options.end_padding);
+    const AvgPool2dOptions even{.stride = options.stride, .ceil_mode = options.ceil_mode};
     const auto mean = [&](const Tensor& of) {
       return uneven.within(avg_pool2d(pad_planes(of, options.padding, *options.end_padding, 0), kernel, even));
     };
@@ -155,7 +151,7 @@ Tensor avg_pool2d(const Tensor& x, Pair kernel, const AvgPool2dOptions& options)
       return div(mean(wide), mean(ones({1, 1, x.size(2), x.size(3)}, wide.dtype())));
     });
   }
-  kernels::Pool2d sizes = pool_sizes(op, x, kernel, stride, options.padding, 1, options.ceil_mode);
+  kernels::Pool2d sizes = pool_sizes(op, x, windows_of(kernel, options));
   sizes.count_include_pad = options.count_include_pad;
   const Layout layout = layout_for(x);
   if (layout == Layout::channels_last) sizes.channels = x.shape()[1];

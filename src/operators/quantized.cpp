@@ -130,12 +130,12 @@ Prepared prepare(const char* op, const Tensor& x, const Tensor& weight, const Te
                       " output channels");
   expects<ShapeError>(in[1] / options.groups == kernel[3], op, ": input ", in, " has ", in[1], " channels, weight ",
                       kernel, " [O, KH, KW, C] expects ", kernel[3] * options.groups);
-  const auto count = [&](const char* side, int dim, std::int64_t taps, std::int64_t stride, std::int64_t padding,
-                         std::int64_t dilation) {
-    return window_count(op, side, in[dim], taps, stride, padding, padding, dilation, false);
-  };
-  const std::int64_t OH = count("height", 2, kernel[1], options.stride.h, options.padding.h, options.dilation.h);
-  const std::int64_t OW = count("width", 3, kernel[2], options.stride.w, options.padding.w, options.dilation.w);
+  const Pair out = window_counts(op, {in[2], in[3]},
+                                 {.kernel = {kernel[1], kernel[2]},
+                                  .stride = options.stride,
+                                  .start = options.padding,
+                                  .end = options.padding,
+                                  .dilation = options.dilation});
   return {{.N = in[0],
            .C = in[1],
            .H = in[2],
@@ -143,8 +143,8 @@ Prepared prepare(const char* op, const Tensor& x, const Tensor& weight, const Te
            .O = kernel[0],
            .KH = kernel[1],
            .KW = kernel[2],
-           .OH = OH,
-           .OW = OW,
+           .OH = out.h,
+           .OW = out.w,
            .stride_h = options.stride.h,
            .stride_w = options.stride.w,
            .pad_h = options.padding.h,
@@ -178,10 +178,9 @@ void run(const char* op, const Prepared& prepared, Tensor& out, const Tensor& ot
   });
 }
 
-kernels::Pool2d stored_pool_sizes(const char* op, const Tensor& x, Pair kernel, Pair stride, Pair padding,
-                                  Pair dilation, bool ceil_mode) {
+kernels::Pool2d stored_pool_sizes(const char* op, const Tensor& x, const Windows& windows) {
   check_dtype(op, "the input", x, DType::uint8);
-  kernels::Pool2d sizes = pool_sizes(op, x, kernel, stride, padding, dilation, ceil_mode);
+  kernels::Pool2d sizes = pool_sizes(op, x, windows);
   sizes.channels = x.size(1);
   return sizes;
 }
@@ -386,8 +385,7 @@ Tensor quantized_max_pool2d(const Tensor& x, Pair kernel, const QuantizedPoolOpt
   if (traces()) [[unlikely]]
     return traced("quantized_max_pool2d", x, kernel, options);
   constexpr const char* op = "quantized_max_pool2d";
-  const kernels::Pool2d sizes = stored_pool_sizes(op, x, kernel, options.stride.value_or(kernel), options.padding,
-                                                  options.dilation, options.ceil_mode);
+  const kernels::Pool2d sizes = stored_pool_sizes(op, x, windows_of(kernel, options));
   return pooled(op, x, sizes.OH, sizes.OW, [&](const auto& kernels, Context& context, auto* out, const auto* in) {
     kernels.max_pool2d(context, out, in, sizes);
   });
@@ -408,8 +406,7 @@ Tensor quantized_avg_pool2d(const Tensor& x, Pair kernel, const QuantizedAverage
   if (traces()) [[unlikely]]
     return traced("quantized_avg_pool2d", x, kernel, options);
   constexpr const char* op = "quantized_avg_pool2d";
-  kernels::Pool2d sizes =
-      stored_pool_sizes(op, x, kernel, options.stride.value_or(kernel), options.padding, 1, options.ceil_mode);
+  kernels::Pool2d sizes = stored_pool_sizes(op, x, windows_of(kernel, options));
   sizes.count_include_pad = options.count_include_pad;
   const Rescale rescale = average_of(op, options);
   return pooled(op, x, sizes.OH, sizes.OW, [&](const auto& kernels, Context& context, auto* out, const auto* in) {

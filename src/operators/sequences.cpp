@@ -102,15 +102,12 @@ Tensor lp_pool2d(const Tensor& x, double order, Pair kernel, const LpPool2dOptio
       const Pair stride = options.stride.value_or(kernel), start = options.padding;
       Pair end = options.end_padding.value_or(start);
       // Padding up to the end of the last window, which rounding up puts further.
-      const auto side = [&](const char* name, int dim, std::int64_t taps, std::int64_t step, std::int64_t before,
-                            std::int64_t after, std::int64_t dilation) {
-        const std::int64_t size = images.size(dim);
-        const std::int64_t count = window_count(op, name, size, taps, step, before, after, dilation, options.ceil_mode);
-        if (!options.ceil_mode) return after;
-        return std::max((count - 1) * step + dilation * (taps - 1) + 1 - size - before, std::int64_t{0});
-      };
-      end = {side("height", 2, kernel.h, stride.h, start.h, end.h, options.dilation.h),
-             side("width", 3, kernel.w, stride.w, start.w, end.w, options.dilation.w)};
+      const Pair sizes{images.size(2), images.size(3)}, dilation = options.dilation;
+      const Pair count = window_counts(op, sizes, {kernel, stride, start, end, dilation, options.ceil_mode});
+      if (options.ceil_mode)
+        end = beyond({(count.h - 1) * stride.h + dilation.h * (kernel.h - 1) + 1,
+                      (count.w - 1) * stride.w + dilation.w * (kernel.w - 1) + 1},
+                     {sizes.h + start.h, sizes.w + start.w});
       const Tensor size = abs(images), nothing = equal(size, 0);
       const Tensor powers = order == 1 ? size : replace(pow(replace(size, nothing, 1), order), nothing, 0);
       const std::int64_t planes = images.size(0) * images.size(1);

@@ -51,8 +51,13 @@ Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias, const C
     expects<ShapeError>(options.groups >= 1 && channels == weight.size(1) * options.groups, op, ": input has ",
                         channels, " channels, weight ", weight.shape(), " expects ", weight.size(1) * options.groups,
                         " (input ", volumes.shape(), ", groups ", options.groups, ")");
-    const std::int64_t frames = window_count(op, "depth", volumes.size(2), taps, options.stride.d, options.padding.d,
-                                             end.d, options.dilation.d, false);
+    const std::int64_t frames = window_count(op, "depth",
+                                             {.size = volumes.size(2),
+                                              .kernel = taps,
+                                              .stride = options.stride.d,
+                                              .start = options.padding.d,
+                                              .end = end.d,
+                                              .dilation = options.dilation.d});
     const Tensor padded = options.padding.d + end.d == 0 ? volumes : pad(volumes, {{2, options.padding.d, end.d}}, 0);
     // One channel of the convolution for each channel and tap, so that it sums over both.
     std::vector<Tensor> parts;

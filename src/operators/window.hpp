@@ -26,12 +26,16 @@ inline Pair beyond(Pair padding, Pair other) {
   return {std::max<std::int64_t>(0, padding.h - other.h), std::max<std::int64_t>(0, padding.w - other.w)};
 }
 
-/// The number of windows of `kernel` positions along a side of `size` with `padding` before and `end_padding` after it:
-/// floor((size + padding + end_padding - dilation (kernel - 1) - 1) / stride) + 1. With `ceil_mode` it is rounded up,
-/// without windows that would start in the end padding.
-inline std::int64_t window_count(const char* op, const char* side, std::int64_t size, std::int64_t kernel,
-                                 std::int64_t stride, std::int64_t padding, std::int64_t end_padding,
-                                 std::int64_t dilation, bool ceil_mode) {
+/// Windows of `kernel` positions along one side, with `start` positions of padding before and `end` after it.
+struct SideWindows {
+  std::int64_t size, kernel, stride = 1, start = 0, end = 0, dilation = 1;
+  bool ceil_mode = false;
+};
+
+/// Their number: floor((size + start + end - dilation (kernel - 1) - 1) / stride) + 1. With `ceil_mode` it is rounded
+/// up, without windows that would start in the end padding.
+inline std::int64_t window_count(const char* op, const char* side, const SideWindows& windows) {
+  const auto& [size, kernel, stride, padding, end_padding, dilation, ceil_mode] = windows;
   const std::int64_t least = std::min(padding, end_padding), most = std::max(padding, end_padding);
   expects<ShapeError>(kernel >= 1 && stride >= 1 && least >= 0 && dilation >= 1, op, ": kernel ", kernel, ", stride ",
                       stride, ", padding ", least, ", dilation ", dilation, " along the ", side,
@@ -48,6 +52,18 @@ inline std::int64_t window_count(const char* op, const char* side, std::int64_t 
   std::int64_t count = (room + (ceil_mode ? stride - 1 : 0)) / stride + 1;
   if (ceil_mode && (count - 1) * stride >= size + padding) --count;
   return count;
+}
+
+/// The same along the height and the width of planes.
+struct Windows {
+  Pair kernel, stride = 1, start = 0, end = 0, dilation = 1;
+  bool ceil_mode = false;
+};
+
+inline Pair window_counts(const char* op, Pair size, const Windows& windows) {
+  const auto& [kernel, stride, start, end, dilation, ceil_mode] = windows;
+  return {window_count(op, "height", {size.h, kernel.h, stride.h, start.h, end.h, dilation.h, ceil_mode}),
+          window_count(op, "width", {size.w, kernel.w, stride.w, start.w, end.w, dilation.w, ceil_mode})};
 }
 
 }  // namespace tern::operators

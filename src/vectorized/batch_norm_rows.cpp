@@ -128,23 +128,25 @@ struct GradientTerms {
   }
 };
 
-/// y of `rows` rows. `numbers` are the mean, the inverse deviation, the weight and the shift of each channel,
+/// y of rows [begin, end). `numbers` are the mean, the inverse deviation, the weight and the shift of each channel,
 /// [4, pitch].
-template <class T>
-HWY_NOINLINE void normalize_rows(T* y, const T* x, const T* added, const T* numbers, std::int64_t pitch,
-                                 std::int64_t channels, std::int64_t rows, kernels::Activation activation) {
+template <class Arrays, class T>
+HWY_NOINLINE void normalize_rows(const Arrays& arrays, const BatchNorm& p, const T* numbers, std::int64_t pitch,
+                                 std::int64_t begin, std::int64_t end) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
-  const bool clipped = clips(activation);
-  const Clip<T> clip{top_of<T>(activation)};
+  T* const y = arrays.y;
+  const T *const x = arrays.x, *const added = arrays.added;
+  const bool clipped = clips(p.activation);
+  const Clip<T> clip{top_of<T>(p.activation)};
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  for (std::int64_t first = 0; first < rows; first += together) {
-    const std::int64_t begin = first * channels, end = std::min(first + together, rows) * channels;
-    for (std::int64_t c = 0; c < channels; c += lanes) {
-      const std::int64_t count = channels - c;
+  for (std::int64_t first = begin; first < end; first += together) {
+    const std::int64_t last = std::min(first + together, end);
+    for (std::int64_t c = 0; c < p.C; c += lanes) {
+      const std::int64_t count = p.C - c;
       const Normalize<V> normalize{hn::LoadU(d, numbers + c), hn::LoadU(d, numbers + pitch + c),
                                    hn::LoadU(d, numbers + 2 * pitch + c), hn::LoadU(d, numbers + 3 * pitch + c)};
-      for (std::int64_t at = begin + c; at < end; at += channels) {
+      for (std::int64_t at = first * p.C + c; at < last * p.C; at += p.C) {
         V value = normalize(d, load_columns(d, x + at, count));
         if (added != nullptr) value = hn::Add(value, load_columns(d, added + at, count));
         store_columns(clipped ? clip(d, value) : value, d, y + at, count);
@@ -153,19 +155,24 @@ HWY_NOINLINE void normalize_rows(T* y, const T* x, const T* added, const T* numb
   }
 }
 
-/// grad_x and grad_added (either may be null) of `rows` rows; y is null without an activation. `numbers` are the
-/// members of NormalizeGradient for each channel, [6, pitch].
+ThroughClip clip_of(const BatchNorm& p) { return {p.activation == kernels::Activation::relu6}; }
+
+/// grad_x and grad_added (either may be null) of rows [begin, end). `numbers` are the members of NormalizeGradient for
+/// each channel, [6, pitch].
 template <class T>
-HWY_NOINLINE void differentiate_rows(T* grad_x, T* grad_added, const T* grad_y, const T* x, const T* y,
-                                     const T* numbers, std::int64_t pitch, std::int64_t channels, std::int64_t rows,
-                                     ThroughClip clip) {
+HWY_NOINLINE void differentiate_rows(const BatchNormGradients<T>& arrays, const BatchNorm& p, const T* numbers,
+                                     std::int64_t pitch, std::int64_t begin, std::int64_t end) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
+  T *const grad_x = arrays.grad_x, *const grad_added = arrays.grad_added;
+  const T *const grad_y = arrays.grad_y, *const x = arrays.x;
+  const T* const y = clips(p.activation) ? arrays.y : nullptr;
+  const ThroughClip clip = clip_of(p);
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  for (std::int64_t first = 0; first < rows; first += together) {
-    const std::int64_t begin = first * channels, end = std::min(first + together, rows) * channels;
-    for (std::int64_t c = 0; c < channels; c += lanes) {
-      const std::int64_t count = channels - c;
+  for (std::int64_t first = begin; first < end; first += together) {
+    const std::int64_t last = std::min(first + together, end);
+    for (std::int64_t c = 0; c < p.C; c += lanes) {
+      const std::int64_t count = p.C - c;
       const T* const own = numbers + c;
       const NormalizeGradient<V> gradient{hn::LoadU(d, own),
                                           hn::LoadU(d, own + pitch),
@@ -173,7 +180,7 @@ HWY_NOINLINE void differentiate_rows(T* grad_x, T* grad_added, const T* grad_y, 
                                           hn::LoadU(d, own + 3 * pitch),
                                           hn::LoadU(d, own + 4 * pitch),
                                           hn::LoadU(d, own + 5 * pitch)};
-      for (std::int64_t at = begin + c; at < end; at += channels) {
+      for (std::int64_t at = first * p.C + c; at < last * p.C; at += p.C) {
         V grad = load_columns(d, grad_y + at, count);
         if (y != nullptr) grad = clip(d, grad, load_columns(d, y + at, count));
         const V of_x = gradient(d, grad, load_columns(d, x + at, count));
@@ -186,8 +193,7 @@ HWY_NOINLINE void differentiate_rows(T* grad_x, T* grad_added, const T* grad_y, 
 
 template <class T>
 struct Forward {
-  T *y, *mean, *inverse_deviation, *running_mean, *running_var;
-  const T *x, *weight, *bias, *added;
+  const BatchNormArrays<T>& arrays;
   const BatchNorm& p;
   Blocks blocks;
   T *numbers, *partial;  // as normalize_rows takes them; means, deviations and squares of each block, [count, 3, pitch]
@@ -196,7 +202,7 @@ struct Forward {
   HWY_NOINLINE void sum(std::int64_t block) const {
     const std::int64_t pitch = blocks.pitch, rows = blocks.rows_of(block);
     T* const means = partial + block * 3 * pitch;
-    const T* const in = x + block * blocks.each * p.C;
+    const T* const in = arrays.x + block * blocks.each * p.C;
     std::fill_n(means, 3 * pitch, T(0));
     add_rows<1>(means, pitch, rows, p.C, ValueTerms{}, in);
     for (std::int64_t c = 0; c < p.C; ++c) means[c] /= static_cast<T>(rows);
@@ -225,46 +231,40 @@ struct Forward {
       store(first + i, {means[i], std::max(squares[i] / elements, 0.0), p.epsilon});
   }
   void store(std::int64_t c, Statistics<T> found) const {
-    if (!std::isfinite(found.variance) || !std::isfinite(found.mean)) found = exact_statistics(x, p, c);
-    mean[c] = found.mean;
-    inverse_deviation[c] = found.inverse_deviation;
-    const T of_channel[]{found.mean, found.inverse_deviation, weight == nullptr ? T(1) : weight[c],
-                         bias == nullptr ? T(0) : bias[c]};
+    if (!std::isfinite(found.variance) || !std::isfinite(found.mean)) found = exact_statistics(arrays.x, p, c);
+    arrays.mean[c] = found.mean;
+    arrays.inverse_deviation[c] = found.inverse_deviation;
+    const T of_channel[]{found.mean, found.inverse_deviation, arrays.weight == nullptr ? T(1) : arrays.weight[c],
+                         arrays.bias == nullptr ? T(0) : arrays.bias[c]};
     for (int k = 0; k < 4; ++k) numbers[k * blocks.pitch + c] = of_channel[k];
-    if (running_mean == nullptr || p.N == 0) return;  // an empty batch does not change them
+    if (arrays.running_mean == nullptr || p.N == 0) return;  // an empty batch does not change them
     const auto elements = static_cast<double>(p.N);
     const T unbiased = found.variance * static_cast<T>(elements > 1 ? elements / (elements - 1) : 1);
     const T keep = static_cast<T>(1 - p.momentum), take = static_cast<T>(p.momentum);
-    running_mean[c] = keep * running_mean[c] + take * found.mean;
-    running_var[c] = keep * running_var[c] + take * unbiased;
+    arrays.running_mean[c] = keep * arrays.running_mean[c] + take * found.mean;
+    arrays.running_var[c] = keep * arrays.running_var[c] + take * unbiased;
   }
   void write(std::int64_t begin, std::int64_t end) const {
-    const std::int64_t at = begin * p.C;
-    normalize_rows(y + at, x + at, added == nullptr ? nullptr : added + at, numbers, blocks.pitch, p.C, end - begin,
-                   p.activation);
+    normalize_rows(arrays, p, numbers, blocks.pitch, begin, end);
   }
 };
 
 template <class T>
 struct Backward {
-  T *grad_x, *grad_weight, *grad_bias, *grad_added;
-  const T *grad_y, *x, *weight, *y, *mean, *inverse_deviation;
+  const BatchNormGradients<T>& arrays;
   const BatchNorm& p;
   Blocks blocks;
   T *numbers, *partial;  // as differentiate_rows takes them; sums of gradients and products, [count, 2, pitch]
-
-  ThroughClip clip() const { return {p.activation == kernels::Activation::relu6}; }
-  const T* clipped_by() const { return clips(p.activation) ? y : nullptr; }
 
   HWY_NOINLINE void sum(std::int64_t block) const {
     const std::int64_t pitch = blocks.pitch, rows = blocks.rows_of(block), at = block * blocks.each * p.C;
     T* const sums = partial + block * 2 * pitch;
     std::fill_n(sums, 2 * pitch, T(0));
-    const GradientTerms<T> terms{mean, inverse_deviation, p.C, clip()};
-    if (const T* const out = clipped_by())
-      add_rows<2>(sums, pitch, rows, p.C, terms, grad_y + at, x + at, out + at);
+    const GradientTerms<T> terms{arrays.mean, arrays.inverse_deviation, p.C, clip_of(p)};
+    if (clips(p.activation))
+      add_rows<2>(sums, pitch, rows, p.C, terms, arrays.grad_y + at, arrays.x + at, arrays.y + at);
     else
-      add_rows<2>(sums, pitch, rows, p.C, terms, grad_y + at, x + at);
+      add_rows<2>(sums, pitch, rows, p.C, terms, arrays.grad_y + at, arrays.x + at);
   }
   HWY_NOINLINE void combine(std::int64_t first) const {
     const std::int64_t pitch = blocks.pitch;
@@ -279,13 +279,13 @@ struct Backward {
     for (std::int64_t i = 0; i < std::min(chunk, p.C - first); ++i) store(first + i, sums[i], products[i]);
   }
   void store(std::int64_t c, double sum, double product) const {
-    if (grad_weight != nullptr) grad_weight[c] = static_cast<T>(product);
-    if (grad_bias != nullptr) grad_bias[c] = static_cast<T>(sum);
+    if (arrays.grad_weight != nullptr) arrays.grad_weight[c] = static_cast<T>(product);
+    if (arrays.grad_bias != nullptr) arrays.grad_bias[c] = static_cast<T>(sum);
     // Two factors on the same side of 1 are multiplied one after the other: their product may leave T's range.
-    const T inverse = inverse_deviation[c], factor = weight == nullptr ? T(1) : weight[c];
+    const T inverse = arrays.inverse_deviation[c], factor = arrays.weight == nullptr ? T(1) : arrays.weight[c];
     const bool apart = (inverse > 1) != (std::abs(factor) > 1);
     const auto count = static_cast<double>(p.N);
-    const T of_channel[]{mean[c],
+    const T of_channel[]{arrays.mean[c],
                          inverse,
                          static_cast<T>(sum / count),
                          static_cast<T>(product / count),
@@ -294,12 +294,8 @@ struct Backward {
     for (int k = 0; k < 6; ++k) numbers[k * blocks.pitch + c] = of_channel[k];
   }
   void write(std::int64_t begin, std::int64_t end) const {
-    if (grad_x == nullptr && grad_added == nullptr) return;
-    const std::int64_t at = begin * p.C;
-    const T* const out = clipped_by();
-    differentiate_rows(grad_x == nullptr ? nullptr : grad_x + at, grad_added == nullptr ? nullptr : grad_added + at,
-                       grad_y + at, x + at, out == nullptr ? nullptr : out + at, numbers, blocks.pitch, p.C,
-                       end - begin, clip());
+    if (arrays.grad_x == nullptr && arrays.grad_added == nullptr) return;
+    differentiate_rows(arrays, p, numbers, blocks.pitch, begin, end);
   }
 };
 
@@ -332,44 +328,32 @@ struct Space {
 };
 
 template <class T>
-void forward(Context& context, T* y, T* mean, T* inverse_deviation, T* running_mean, T* running_var, const T* x,
-             const T* weight, const T* bias, const T* added, const BatchNorm& p) {
+void forward(Context& context, const BatchNormArrays<T>& arrays, const BatchNorm& p) {
   const Blocks blocks = Blocks::of<T>(p);
   const Space<T> space(context, 4 * blocks.pitch, 3 * blocks.pitch * blocks.count);
-  run(context,
-      Forward<T>{y, mean, inverse_deviation, running_mean, running_var, x, weight, bias, added, p, blocks,
-                 space.numbers, space.partial},
-      3 * streamed);
+  run(context, Forward<T>{arrays, p, blocks, space.numbers, space.partial}, 3 * streamed);
 }
 
 template <class T>
-void backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, T* grad_added, const T* grad_y, const T* x,
-              const T* weight, const T* y, const T* mean, const T* inverse_deviation, const BatchNorm& p) {
+void backward(Context& context, const BatchNormGradients<T>& arrays, const BatchNorm& p) {
   const Blocks blocks = Blocks::of<T>(p);
   const Space<T> space(context, 6 * blocks.pitch, 2 * blocks.pitch * blocks.count);
-  run(context,
-      Backward<T>{grad_x, grad_weight, grad_bias, grad_added, grad_y, x, weight, y, mean, inverse_deviation, p, blocks,
-                  space.numbers, space.partial},
-      4 * streamed);
+  run(context, Backward<T>{arrays, p, blocks, space.numbers, space.partial}, 4 * streamed);
 }
 
 template <class T>
-void inference(Context& context, T* y, const T* x, const T* weight, const T* bias, const T* added,
-               const T* running_mean, const T* running_var, const BatchNorm& p) {
+void inference(Context& context, const BatchNormInference<T>& arrays, const BatchNorm& p) {
   const std::int64_t pitch = Blocks::of<T>(p).pitch;
   const Space<T> space(context, 4 * pitch, 0);
   T* const numbers = space.numbers;
   for (std::int64_t c = 0; c < p.C; ++c) {
-    numbers[c] = running_mean[c];
-    numbers[pitch + c] = 1 / std::sqrt(running_var[c] + static_cast<T>(p.epsilon));
-    numbers[2 * pitch + c] = weight == nullptr ? T(1) : weight[c];
-    numbers[3 * pitch + c] = bias == nullptr ? T(0) : bias[c];
+    numbers[c] = arrays.running_mean[c];
+    numbers[pitch + c] = 1 / std::sqrt(arrays.running_var[c] + static_cast<T>(p.epsilon));
+    numbers[2 * pitch + c] = arrays.weight == nullptr ? T(1) : arrays.weight[c];
+    numbers[3 * pitch + c] = arrays.bias == nullptr ? T(0) : arrays.bias[c];
   }
-  parallel_for(context, p.N, streamed * static_cast<double>(p.C), [=, &p](std::int64_t begin, std::int64_t end) {
-    const std::int64_t at = begin * p.C;
-    normalize_rows(y + at, x + at, added == nullptr ? nullptr : added + at, numbers, pitch, p.C, end - begin,
-                   p.activation);
-  });
+  parallel_for(context, p.N, streamed * static_cast<double>(p.C),
+               [&](std::int64_t begin, std::int64_t end) { normalize_rows(arrays, p, numbers, pitch, begin, end); });
 }
 
 template <class T>

@@ -98,9 +98,8 @@ void finish_channel(const Channel& channel, T* y, const T* added) {
 }
 
 template <class T>
-struct BatchNormForward {
-  T *y, *mean, *inverse_deviation, *running_mean, *running_var;
-  const T *x, *weight, *bias, *added;
+struct Forward {
+  const BatchNormArrays<T>& arrays;
   const BatchNorm& p;
 
   template <class Channel>
@@ -109,40 +108,41 @@ struct BatchNormForward {
     using V = hn::Vec<decltype(d)>;
     const double elements = static_cast<double>(p.N) * static_cast<double>(p.area);
     const V count = hn::Set(d, static_cast<T>(elements)), one = hn::Set(d, T(1));
-    V center = hn::Div(channel.sum(Same{}, x), count);
-    V variance = hn::Div(channel.sum(SquaredDeviation<V>{center}, x), count);
+    V center = hn::Div(channel.sum(Same{}, arrays.x), count);
+    V variance = hn::Div(channel.sum(SquaredDeviation<V>{center}, arrays.x), count);
     if (const auto far = far_means(d, center, variance); !hn::AllFalse(d, far)) {
-      const V off = hn::Div(channel.sum(DeviationFrom<V>{center}, x), count);
+      const V off = hn::Div(channel.sum(DeviationFrom<V>{center}, arrays.x), count);
       center = hn::Add(center, hn::IfThenElseZero(far, off));
       const V less = hn::Sub(variance, hn::IfThenElseZero(far, hn::Mul(off, off)));
       variance = hn::IfThenZeroElse(hn::Lt(less, hn::Zero(d)), less);
     }
     V inverse = hn::Div(one, hn::Sqrt(hn::Add(variance, hn::Set(d, static_cast<T>(p.epsilon)))));
     if (!hn::AllTrue(d, hn::IsFinite(variance))) {
-      const Statistics<T> exact = exact_statistics(x, p, channel.c);
+      const Statistics<T> exact = exact_statistics(arrays.x, p, channel.c);
       center = hn::Set(d, exact.mean);
       variance = hn::Set(d, exact.variance);
       inverse = hn::Set(d, exact.inverse_deviation);
     }
-    channel.store(center, mean);
-    channel.store(inverse, inverse_deviation);
-    channel.write(Normalize<V>{center, inverse, weight == nullptr ? one : channel.load(weight),
-                               bias == nullptr ? hn::Zero(d) : channel.load(bias)},
-                  y, x);
-    finish_channel(channel, y, added);
+    channel.store(center, arrays.mean);
+    channel.store(inverse, arrays.inverse_deviation);
+    channel.write(Normalize<V>{center, inverse, arrays.weight == nullptr ? one : channel.load(arrays.weight),
+                               arrays.bias == nullptr ? hn::Zero(d) : channel.load(arrays.bias)},
+                  arrays.y, arrays.x);
+    finish_channel(channel, arrays.y, arrays.added);
 
-    if (running_mean == nullptr || elements == 0) return;  // an empty batch does not change them
+    if (arrays.running_mean == nullptr || elements == 0) return;  // an empty batch does not change them
     const V unbiased = hn::Mul(variance, hn::Set(d, static_cast<T>(elements > 1 ? elements / (elements - 1) : 1)));
     const V keep = hn::Set(d, static_cast<T>(1 - p.momentum)), take = hn::Set(d, static_cast<T>(p.momentum));
-    channel.store(hn::Add(hn::Mul(keep, channel.load(running_mean)), hn::Mul(take, center)), running_mean);
-    channel.store(hn::Add(hn::Mul(keep, channel.load(running_var)), hn::Mul(take, unbiased)), running_var);
+    channel.store(hn::Add(hn::Mul(keep, channel.load(arrays.running_mean)), hn::Mul(take, center)),
+                  arrays.running_mean);
+    channel.store(hn::Add(hn::Mul(keep, channel.load(arrays.running_var)), hn::Mul(take, unbiased)),
+                  arrays.running_var);
   }
 };
 
 template <class T>
-struct BatchNormBackward {
-  T *grad_x, *grad_weight, *grad_bias, *grad_added;
-  const T *grad_y, *x, *weight, *y, *mean, *inverse_deviation;
+struct Backward {
+  const BatchNormGradients<T>& arrays;
   const BatchNorm& p;
 
   template <class Channel>
@@ -150,46 +150,45 @@ struct BatchNormBackward {
     const hn::ScalableTag<T> d;
     using V = hn::Vec<decltype(d)>;
     const V count = hn::Set(d, static_cast<T>(static_cast<double>(p.N) * static_cast<double>(p.area)));
-    const V center = channel.load(mean), inverse = channel.load(inverse_deviation);
+    const V center = channel.load(arrays.mean), inverse = channel.load(arrays.inverse_deviation);
     const GradientTimesNormalized<V> times{center, inverse};
     const bool clipped = clips(p.activation);
     const ThroughClip clip{p.activation == kernels::Activation::relu6};
-    const V sum = clipped ? channel.sum(clip, grad_y, y) : channel.sum(Same{}, grad_y);
-    const V product =
-        clipped ? channel.sum(Through<decltype(times)>{times, clip}, grad_y, x, y) : channel.sum(times, grad_y, x);
-    if (grad_added != nullptr) channel.write(clip, grad_added, grad_y, y);
-    if (grad_weight != nullptr) channel.store(product, grad_weight);
-    if (grad_bias != nullptr) channel.store(sum, grad_bias);
-    if (grad_x == nullptr) return;
+    const V sum = clipped ? channel.sum(clip, arrays.grad_y, arrays.y) : channel.sum(Same{}, arrays.grad_y);
+    const V product = clipped ? channel.sum(Through<decltype(times)>{times, clip}, arrays.grad_y, arrays.x, arrays.y)
+                              : channel.sum(times, arrays.grad_y, arrays.x);
+    if (arrays.grad_added != nullptr) channel.write(clip, arrays.grad_added, arrays.grad_y, arrays.y);
+    if (arrays.grad_weight != nullptr) channel.store(product, arrays.grad_weight);
+    if (arrays.grad_bias != nullptr) channel.store(sum, arrays.grad_bias);
+    if (arrays.grad_x == nullptr) return;
     // Two factors on the same side of 1 are multiplied one after the other: their product may leave T's range.
-    const V one = hn::Set(d, T(1)), factor = weight == nullptr ? one : channel.load(weight);
+    const V one = hn::Set(d, T(1)), factor = arrays.weight == nullptr ? one : channel.load(arrays.weight);
     const auto apart = hn::Xor(hn::Gt(inverse, one), hn::Gt(hn::Abs(factor), one));
     const V first = hn::IfThenElse(apart, hn::Mul(inverse, factor), inverse);
     const V second = hn::IfThenElse(apart, one, factor);
     const NormalizeGradient<V> whole{center, inverse, hn::Div(sum, count), hn::Div(product, count), first, second};
     if (clipped)
-      channel.write(Through<NormalizeGradient<V>>{whole, clip}, grad_x, grad_y, x, y);
+      channel.write(Through<NormalizeGradient<V>>{whole, clip}, arrays.grad_x, arrays.grad_y, arrays.x, arrays.y);
     else
-      channel.write(whole, grad_x, grad_y, x);
+      channel.write(whole, arrays.grad_x, arrays.grad_y, arrays.x);
   }
 };
 
 template <class T>
-struct BatchNormInference {
-  T* y;
-  const T *x, *weight, *bias, *added, *running_mean, *running_var;
+struct Inference {
+  const BatchNormInference<T>& arrays;
   const BatchNorm& p;
 
   template <class Channel>
   void operator()(const Channel& channel) const {
     const hn::ScalableTag<T> d;
     using V = hn::Vec<decltype(d)>;
-    const V deviation = hn::Sqrt(hn::Add(channel.load(running_var), hn::Set(d, static_cast<T>(p.epsilon))));
-    const V one = hn::Set(d, T(1)), shift = bias == nullptr ? hn::Zero(d) : channel.load(bias);
-    channel.write(Normalize<V>{channel.load(running_mean), hn::Div(one, deviation),
-                               weight == nullptr ? one : channel.load(weight), shift},
-                  y, x);
-    finish_channel(channel, y, added);
+    const V deviation = hn::Sqrt(hn::Add(channel.load(arrays.running_var), hn::Set(d, static_cast<T>(p.epsilon))));
+    const V one = hn::Set(d, T(1)), shift = arrays.bias == nullptr ? hn::Zero(d) : channel.load(arrays.bias);
+    channel.write(Normalize<V>{channel.load(arrays.running_mean), hn::Div(one, deviation),
+                               arrays.weight == nullptr ? one : channel.load(arrays.weight), shift},
+                  arrays.y, arrays.x);
+    finish_channel(channel, arrays.y, arrays.added);
   }
 };
 
@@ -209,12 +208,9 @@ template <class T>
 void batch_norm(Context& context, T* y, T* mean, T* inverse_deviation, T* running_mean, T* running_var, const T* x,
                 const T* weight, const T* bias, const T* added, const BatchNorm& shape) {
   const BatchNorm p = flat(shape);
-  if (p.area == 1)
-    return batch_norm_rows<T>().forward(context, y, mean, inverse_deviation, running_mean, running_var, x, weight, bias,
-                                        added, p);
-  for_channels<T>(
-      context, p, 3 * streamed,
-      BatchNormForward<T>{y, mean, inverse_deviation, running_mean, running_var, x, weight, bias, added, p});
+  const BatchNormArrays<T> arrays{y, mean, inverse_deviation, running_mean, running_var, x, weight, bias, added};
+  if (p.area == 1) return batch_norm_rows<T>().forward(context, arrays, p);
+  for_channels<T>(context, p, 3 * streamed, Forward<T>{arrays, p});
 }
 
 template <class T>
@@ -222,21 +218,19 @@ void batch_norm_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bi
                          const T* x, const T* weight, const T* /*bias*/, const T* y, const T* mean,
                          const T* inverse_deviation, const BatchNorm& shape) {
   const BatchNorm p = flat(shape);
-  if (p.area == 1)
-    return batch_norm_rows<T>().backward(context, grad_x, grad_weight, grad_bias, grad_added, grad_y, x, weight, y,
-                                         mean, inverse_deviation, p);
-  for_channels<T>(context, p, 4 * streamed,
-                  BatchNormBackward<T>{grad_x, grad_weight, grad_bias, grad_added, grad_y, x, weight, y, mean,
-                                       inverse_deviation, p});
+  const BatchNormGradients<T> arrays{grad_x, grad_weight, grad_bias, grad_added, grad_y,
+                                     x,      weight,      y,         mean,       inverse_deviation};
+  if (p.area == 1) return batch_norm_rows<T>().backward(context, arrays, p);
+  for_channels<T>(context, p, 4 * streamed, Backward<T>{arrays, p});
 }
 
 template <class T>
 void batch_norm_inference(Context& context, T* y, const T* x, const T* weight, const T* bias, const T* added,
                           const T* running_mean, const T* running_var, const BatchNorm& shape) {
   const BatchNorm p = flat(shape);
-  if (p.area == 1)
-    return batch_norm_rows<T>().inference(context, y, x, weight, bias, added, running_mean, running_var, p);
-  for_channels<T>(context, p, streamed, BatchNormInference<T>{y, x, weight, bias, added, running_mean, running_var, p});
+  const BatchNormInference<T> arrays{y, x, weight, bias, added, running_mean, running_var};
+  if (p.area == 1) return batch_norm_rows<T>().inference(context, arrays, p);
+  for_channels<T>(context, p, streamed, Inference<T>{arrays, p});
 }
 
 template <class T>
