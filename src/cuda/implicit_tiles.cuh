@@ -188,14 +188,14 @@ struct Loader {
 
   template <bool clears>
   __device__ __forceinline__ void fill_ahead(std::uint8_t* stage, int k, int end) const {
-    const bool summed = k < end;
+    const bool summed = k < end, zeros = clears || p.padding == 0;  // what padding copies
     if (summed || clears) {
       const Tap tap = tap_of(k);
 #pragma unroll 4
       for (int i = line; i < Tile::rows; i += step) {
         const Row row = rows[i];
         std::uint8_t* const to = stage + place_of(i, in_line);
-        if (clears) {
+        if (zeros) {
           const bool exists = summed && inside(row, tap);
           copy_ahead<bytes>(to, p.x + (exists ? row.place + tap.shift : 0), exists);
         } else if (inside(row, tap)) {

@@ -93,7 +93,7 @@ bool fits(const Problem& requested) {
          packed.positions() * packed.y_channels < most;
 }
 bool fits_first(const Problem& requested) {
-  constexpr double little = 4e8;  // multiply-adds
+  constexpr double little = 2.5e8;  // multiply-adds
   return static_cast<double>(requested.outputs()) * static_cast<double>(requested.C * requested.KH * requested.KW) <=
              little &&
          fits(requested);

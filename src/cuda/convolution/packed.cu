@@ -122,6 +122,30 @@ __global__ void flip_weight_kernel(Out* out, const In* weight, std::uint32_t cou
     convert(out[i], weight[place(i)]);
 }
 
+/// The same without groups, transposed through shared memory: [C, taps, O] from [O, C, taps], the taps backwards.
+constexpr int flip_tile = 32, flip_rows = 8;
+template <class Out, class In>
+__global__ void __launch_bounds__(flip_tile* flip_rows)
+    flip_taps_kernel(Out* out, const In* weight, int O, int columns, Divisor<std::uint32_t> taps) {
+  __shared__ In tile[flip_tile][flip_tile + 1];
+  begin_kernel();
+  const int x = static_cast<int>(threadIdx.x), y = static_cast<int>(threadIdx.y);
+  const int first_column = static_cast<int>(blockIdx.x) * flip_tile, first_o = static_cast<int>(blockIdx.y) * flip_tile;
+#pragma unroll
+  for (int i = y; i < flip_tile; i += flip_rows)
+    if (first_o + i < O && first_column + x < columns)
+      tile[i][x] = weight[static_cast<std::int64_t>(first_o + i) * columns + first_column + x];
+  __syncthreads();
+#pragma unroll
+  for (int i = y; i < flip_tile; i += flip_rows) {
+    if (first_column + i >= columns || first_o + x >= O) continue;
+    int c, tap;
+    taps.split(first_column + i, c, tap);
+    const int row = c * static_cast<int>(taps.value()) + static_cast<int>(taps.value()) - 1 - tap;
+    convert(out[static_cast<std::int64_t>(row) * O + first_o + x], tile[x][i]);
+  }
+}
+
 // ---- images ----
 
 /// The source of an element of a packed image; -1 for padding.
@@ -214,7 +238,14 @@ void unpack_weight(const Context& context, Out* weight, const In* in, const Prob
 /// out [C, KH, KW, O / groups] from weight [O, C / groups, KH, KW], flipped by 180 degrees.
 template <class Out, class In>
 void flip_weight(const Context& context, Out* out, const In* weight, const Problem& requested) {
-  const std::int64_t count = requested.weights();
+  const std::int64_t count = requested.weights(), columns = requested.C * requested.KH * requested.KW;
+  const std::int64_t tiles = ceil_div(requested.O, flip_tile);
+  if (requested.groups == 1 && tiles < 65536 && columns < std::int64_t{1} << 31)
+    return launch(context,
+                  Grid(dim3(static_cast<unsigned>(ceil_div(columns, flip_tile)), static_cast<unsigned>(tiles)),
+                       dim3(flip_tile, flip_rows)),
+                  flip_taps_kernel<Out, In>, out, weight, static_cast<int>(requested.O), static_cast<int>(columns),
+                  Divisor<std::uint32_t>(requested.KH * requested.KW));
   const FlippedPlace place{Divisor<std::uint32_t>(requested.O / requested.groups), Divisor<std::uint32_t>(requested.KW),
                            Divisor<std::uint32_t>(requested.KH),
                            Divisor<std::uint32_t>(requested.C / requested.groups)};
