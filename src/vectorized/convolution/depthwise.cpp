@@ -24,11 +24,14 @@ class Depthwise : public Plan<T> {
   Depthwise(const Problem& problem, const Arrays<T>& arrays)
       : problem_(problem),
         arrays_(arrays),
-        padded_(padded_channels<T>(problem)),
+        repeats_(problem.pass == Pass::forward ? folded_positions<T>(problem.groups) : 1),
+        fold_(folds(problem) ? repeats_ : 1),
+        padded_(repeats_ > 1 ? repeats_ * problem.groups : padded_channels<T>(problem)),
         in_pitch_(problem.pass == Pass::forward ? problem.x_pitch : problem.y_pitch),
         out_pitch_(problem.pass == Pass::forward ? problem.y_pitch : problem.x_pitch),
-        rows_(problem, in_pitch_, out_pitch_, padded_, is_near(problem)) {
-    if (const std::int64_t rows = problem.N * rows_.rows().outputs, threads = problem.threads; rows < 4 * threads)
+        rows_(problem, in_pitch_, out_pitch_, padded_, is_near(problem), fold_) {
+    if (const std::int64_t rows = problem.N * rows_.rows().outputs, threads = problem.threads;
+        rows < 4 * threads && fold_ == 1)
       channel_parts_ = std::clamp<std::int64_t>(padded_ / (4 * depthwise_kernels<T>().lanes), 1, threads);
   }
   int phases() const override { return 2; }
@@ -36,13 +39,27 @@ class Depthwise : public Plan<T> {
   bool first_prepares_weights() const override { return true; }
   bool finishes() const override { return true; }
   void run(const Team& team, int phase, T* shared, T* /*scratch*/) const override {
-    phase == 0 ? pack_depthwise(team, shared, arrays_.weight, problem_) : multiply(team, shared);
+    if (phase > 0) return multiply(team, shared);
+    repeats_ == 1 ? pack_depthwise(team, shared, arrays_.weight, problem_) : pack_repeated(team, shared);
   }
 
  private:
+  /// Whether adjacent positions are adjacent in memory, so that they can be folded, and few outputs are at the edges,
+  /// where they are not.
+  static bool folds(const Problem& problem) {
+    const bool dense = problem.x_pitch == problem.groups && problem.y_pitch == problem.groups;
+    return dense && problem.stride_w == 1 && problem.KW <= 3;
+  }
   /// An image of this size is still in the second-level cache from the operator before.
   static bool is_near(const Problem& problem) {
     return problem.plane() * problem.groups * static_cast<std::int64_t>(sizeof(T)) <= cache_share(0.5);
+  }
+
+  /// [C, taps] becomes [taps, repeats, C].
+  void pack_repeated(const Team& team, T* packed) const {
+    const std::int64_t taps = problem_.taps(), C = problem_.groups;
+    for (std::int64_t tap = team.begin(taps); tap < team.end(taps); ++tap)
+      for (std::int64_t i = 0; i < padded_; ++i) packed[tap * padded_ + i] = arrays_.weight[i % C * taps + tap];
   }
 
   void multiply(const Team& team, const T* weights) const {
@@ -92,7 +109,8 @@ class Depthwise : public Plan<T> {
 
   Problem problem_;
   Arrays<T> arrays_;
-  std::int64_t padded_, in_pitch_, out_pitch_, channel_parts_ = 1;
+  std::int64_t repeats_;  ///< of each weight: kept weights do not depend on the images
+  std::int64_t fold_, padded_, in_pitch_, out_pitch_, channel_parts_ = 1;
   DepthwiseRows<T> rows_;
 };
 

@@ -1,5 +1,6 @@
 #include "vectorized/convolution/depthwise_rows.hpp"
 
+#include <numeric>
 #include <utility>
 
 #include "vectorized/gemm.hpp"
@@ -9,6 +10,8 @@ namespace {
 
 // Bytes of inputs of some channels that stay in the first-level cache while rows of outputs go over them.
 constexpr std::int64_t near_bytes = 24 * 1024;
+// The most vectors of channels of folded positions, and elements of these.
+constexpr std::int64_t most_folded = 6, most_folded_elements = 128;
 
 std::int64_t divide_floor(std::int64_t a, std::int64_t b) { return a >= 0 ? a / b : -divide_up(-a, b); }
 
@@ -65,6 +68,15 @@ Pooled<TapAt> taps_of_row(const Axis& axis, std::int64_t row) {
 }
 
 template <class T>
+std::int64_t folded_positions(std::int64_t channels) {
+  const std::int64_t lanes = depthwise_kernels<T>().lanes, fold = lanes / std::gcd(lanes, channels);
+  const bool wasteful = 4 * round_up(channels, lanes) >= 5 * channels;
+  return wasteful && fold * channels <= std::min(most_folded * lanes, most_folded_elements) ? fold : 1;
+}
+template std::int64_t folded_positions<float>(std::int64_t);
+template std::int64_t folded_positions<double>(std::int64_t);
+
+template <class T>
 void pack_depthwise(const Team& team, T* packed, const T* weights, const Problem& problem) {
   const std::int64_t taps = problem.taps(), C = problem.groups, padded = padded_channels<T>(problem);
   const std::int64_t begin = team.begin(C, 16), end = team.end(C, 16);
@@ -78,23 +90,25 @@ template void pack_depthwise(const Team&, double*, const double*, const Problem&
 
 template <class T>
 DepthwiseRows<T>::DepthwiseRows(const Problem& problem, std::int64_t in_pitch, std::int64_t out_pitch,
-                                std::int64_t weight_row, bool near)
+                                std::int64_t weight_row, bool near, std::int64_t fold)
     : rows_(rows_of(problem)),
       columns_(columns_of(problem)),
       activation_(problem.pass == Pass::forward ? problem.activation : kernels::Activation::none),
       in_pitch_(in_pitch),
       out_pitch_(out_pitch),
-      weight_row_(weight_row) {
+      weight_row_(weight_row),
+      fold_(fold) {
   constexpr std::int64_t most_rows = 8, vectors = 6;  // as many as the kernel sums together
   const std::int64_t lanes = depthwise_kernels<T>().lanes;
-  lines_ = columns_.stride == 1 && depthwise_line_fits(columns_.taps) && (!problem.mask || columns_.forward);
+  lines_ =
+      fold == 1 && columns_.stride == 1 && depthwise_line_fits(columns_.taps) && (!problem.mask || columns_.forward);
   if (!lines_) segments_ = segments_of(columns_);
   const std::int64_t live = (rows_.taps - 1) * rows_.dilation + 1 + rows_.step();  // rows of inputs
   const std::int64_t tile = (depthwise_line_kernels<T>().most_outputs + columns_.taps - 1) * columns_.dilation;
   const std::int64_t width = std::max<std::int64_t>(lines_ ? std::min(tile, columns_.inputs) : columns_.inputs, 1);
   const std::int64_t fitting = near_bytes / (live * width * static_cast<std::int64_t>(sizeof(T))) / lanes;
   block_ = lanes * (fitting >= vectors ? fitting / vectors * vectors : std::max<std::int64_t>(fitting, 1));
-  if (!near && !lines_) block_ = std::max<std::int64_t>(problem.groups, 1);
+  if ((!near && !lines_) || fold > 1) block_ = std::max<std::int64_t>(problem.groups, 1);
   together_ = lines_ || problem.groups > block_ ? most_rows * rows_.phases() : 1;
 }
 
@@ -107,28 +121,48 @@ void DepthwiseRows<T>::clear() {
 template <class T>
 void DepthwiseRows<T>::add_row(const Pooled<TapAt>& rows, std::int64_t to) {
   const std::int64_t in_row = columns_.inputs * in_pitch_, out_row = to * columns_.outputs * out_pitch_;
-  const auto first_tap = [&] { return static_cast<std::int64_t>(taps_.size()); };
   if (lines_) {
-    runs_.push_back({first_tap(), static_cast<std::int64_t>(rows.size()), out_row, columns_.outputs});
+    runs_.push_back(
+        {static_cast<std::int64_t>(taps_.size()), static_cast<std::int64_t>(rows.size()), out_row, columns_.outputs});
     for (const TapAt& h : rows) taps_.push_back({h.input * in_row, h.tap * columns_.taps * weight_row_});
     return;
   }
   for (const Segment& segment : segments_) {
-    const std::int64_t first = first_tap(), column = segment.phase + segment.first * columns_.phases();
-    for (const TapAt& h : rows)
-      for (const TapAt& w : segment.taps)
-        taps_.push_back({h.input * in_row + w.input * in_pitch_, (h.tap * columns_.taps + w.tap) * weight_row_});
-    runs_.push_back({first, first_tap() - first, out_row + column * out_pitch_, segment.count});
+    const std::int64_t out = out_row + (segment.phase + segment.first * columns_.phases()) * out_pitch_;
+    const std::int64_t folded = segment.count / fold_;
+    if (folded == 0 || fold_ == 1) {
+      add_run(rows, segment, 0, out, Run{.outputs = segment.count});
+      continue;
+    }
+    add_run(rows, segment, 0, out, Run{.outputs = folded, .fold = fold_});
+    if (segment.count % fold_ != 0)  // the last ones, some of them again
+      add_run(rows, segment, segment.count - fold_, out, Run{.outputs = 1, .fold = fold_});
   }
+}
+
+/// A run of a segment, whose outputs begin at `out`, behind its first `skipped` ones.
+template <class T>
+void DepthwiseRows<T>::add_run(const Pooled<TapAt>& rows, const Segment& segment, std::int64_t skipped,
+                               std::int64_t out, Run run) {
+  const std::int64_t in_row = columns_.inputs * in_pitch_;
+  run.first_tap = static_cast<std::int64_t>(taps_.size());
+  for (const TapAt& h : rows)
+    for (const TapAt& w : segment.taps)
+      taps_.push_back({h.input * in_row + (w.input + skipped * columns_.step()) * in_pitch_,
+                       (h.tap * columns_.taps + w.tap) * weight_row_});
+  run.tap_count = static_cast<std::int64_t>(taps_.size()) - run.first_tap;
+  run.out = out + skipped * columns_.phases() * out_pitch_;
+  runs_.push_back(run);
 }
 
 template <class T>
 void DepthwiseRows<T>::run(T* out, const T* in, const T* mask, const T* weights, const T* bias,
                            std::int64_t channels) const {
   DepthwiseRun<T> run;
-  run.in_step = columns_.step() * in_pitch_;
-  run.out_step = columns_.phases() * out_pitch_;
   run.activation = activation_;
+  T folded_bias[most_folded_elements];
+  if (fold_ > 1 && bias != nullptr)
+    for (std::int64_t i = 0; i < fold_; ++i) std::copy_n(bias, channels, folded_bias + i * channels);
   for (std::int64_t c = 0; c < channels; c += block_) {
     run.channels = std::min(block_, channels - c);
     run.in = in + c;
@@ -145,6 +179,12 @@ void DepthwiseRows<T>::run(T* out, const T* in, const T* mask, const T* weights,
       run.tap_count = each.tap_count;
       run.out = out + c + each.out;
       run.outputs = each.outputs;
+      run.in_step = each.fold * columns_.step() * in_pitch_;
+      run.out_step = each.fold * columns_.phases() * out_pitch_;
+      if (fold_ > 1) {
+        run.channels = each.fold * channels;
+        run.bias = bias == nullptr ? nullptr : folded_bias;
+      }
       depthwise_kernels<T>().run(run);
     }
   }

@@ -54,15 +54,21 @@ std::int64_t padded_channels(const Problem& problem) {
 template <class T>
 void pack_depthwise(const Team& team, T* packed, const T* weights, const Problem& problem);
 
+/// Few channels leave lanes of their last vector empty. Where that costs a quarter, so many adjacent positions, whose
+/// channels are adjacent, are computed as one of more channels, which fill vectors; else 1. For the forward pass.
+template <class T>
+std::int64_t folded_positions(std::int64_t channels);
+
 /// Some rows of outputs, which are computed together, some columns and channels at a time, so that each input comes
 /// into the first-level cache once for all taps that read it.
 template <class T>
 class DepthwiseRows {
  public:
   /// `in_pitch`, `out_pitch`: elements from one position to the next; `weight_row`: from one tap's weights to the next;
-  /// `near`: whether the inputs are in the second-level cache.
+  /// `near`: whether the inputs are in the second-level cache. With `fold` positions as one, weights are repeated for
+  /// each of them, and pitches are the number of channels.
   DepthwiseRows(const Problem& problem, std::int64_t in_pitch, std::int64_t out_pitch, std::int64_t weight_row,
-                bool near);
+                bool near, std::int64_t fold = 1);
 
   const Axis& rows() const { return rows_; }
   const Axis& columns() const { return columns_; }
@@ -84,16 +90,17 @@ class DepthwiseRows {
  private:
   /// A segment of a row; of lines a whole row, whose taps are the rows of the kernel.
   struct Run {
-    std::int64_t first_tap, tap_count, out, outputs;
+    std::int64_t first_tap = 0, tap_count = 0, out = 0, outputs = 0, fold = 1;
   };
   void add_row(const Pooled<TapAt>& taps, std::int64_t to);
+  void add_run(const Pooled<TapAt>& rows, const Segment& segment, std::int64_t skipped, std::int64_t out, Run run);
   void run_lines(const DepthwiseRun<T>& channels) const;
   void run_tiles(DepthwiseLine<T> line, std::int64_t phase) const;
 
   Axis rows_, columns_;
   Pooled<Segment> segments_;
   kernels::Activation activation_;
-  std::int64_t in_pitch_, out_pitch_, weight_row_, together_, block_;
+  std::int64_t in_pitch_, out_pitch_, weight_row_, together_, block_, fold_;
   bool lines_;  ///< a stride of 1: by the kernels of depthwise_line.hpp
   Pooled<Run> runs_;
   Pooled<DepthwiseTap> taps_;
