@@ -381,14 +381,15 @@ __device__ __forceinline__ void run_tile(std::uint8_t* ring, const Product& prod
 
 // ---- the rule ----
 
-constexpr int tile_count = 4;
+constexpr int tile_count = 4, usual_tile = 1;
 constexpr const char* tile_names[tile_count]{"64x32", "64x64", "128x64", "128x128"};
 constexpr const char* split_names[]{"1", "2", "4", "8"};
 struct Plan {
-  int tile = 1, split = 1;
+  int tile = usual_tile, split = 1;
   double cycles = 0;
 };
 
+using UsualTile = Tile<64, 64, 2, 2, 4, 3>;
 template <class Body>
 auto with_tile(int tile, const Body& body) {
   switch (tile) {
@@ -399,7 +400,7 @@ auto with_tile(int tile, const Body& body) {
     case 3:
       return body(Tile<128, 128, 2, 2, 3, 2>{});
     default:
-      return body(Tile<64, 64, 2, 2, 4, 3>{});
+      return body(UsualTile{});
   }
 }
 
@@ -407,6 +408,7 @@ auto with_tile(int tile, const Body& body) {
 struct Work {
   std::int64_t positions, O, length;
   double rate;
+  bool whole;  ///< output channels in fours; else there is one tile
 };
 
 /// Estimated cycles of the busiest multiprocessor: its stages at the rate of the tensor cores or of the second-level
@@ -439,6 +441,7 @@ inline Plan choose_plan(const Context& context, const Work& work) {
     Plan best;
     for (int tile = 0; tile < tile_count; ++tile)
       for (int power = 0; power < (card().overlap ? 4 : 1); ++power) {
+        if (!work.whole && tile != usual_tile) continue;
         const bool wanted = (tile_name.empty() || tile_name == tile_names[tile]) &&
                             (split_name.empty() || split_name == split_names[power]);
         if (obeys && !wanted) continue;

@@ -102,8 +102,6 @@ bool fits_first(const Problem& requested) {
 template <class T>
 void run_halves(Context& context, const Problem& requested, const Problem& packed, const Arrays& arrays) {
   constexpr double rate = 400;
-  const Plan plan =
-      plan_of(context, packed, {packed.positions(), packed.O, packed.KH * packed.KW * packed.C * 2, rate});
   Product<T> p{.factors = factors_of(packed, 2, arrays.x, arrays.weight),
                .y = static_cast<T*>(arrays.y),
                .bias = static_cast<const T*>(arrays.bias),
@@ -111,12 +109,19 @@ void run_halves(Context& context, const Problem& requested, const Problem& packe
                .pitch = static_cast<int>(requested.y_channels),
                .activation = requested.activation,
                .after = arrays.after};
+  // What the plan reads of the arrays is part of its key.
+  Problem key = packed;
+  key.inputs = {alignment_of(arrays.added), 0, alignment_of(arrays.y), alignment_of(arrays.bias)};
   const bool whole =
       packed.O % 4 == 0 && p.pitch % 4 == 0 && aligned<4>(p.y) && aligned<4>(p.bias) && aligned<4>(p.added);
-  with_tile(plan.tile, [&]<class Tile>(Tile) {
+  const Plan plan =
+      plan_of(context, key, {packed.positions(), packed.O, packed.KH * packed.KW * packed.C * 2, rate, whole});
+  const auto start = [&]<class Tile, class Channels>(Tile, Channels*) {
     const Grid grid = divide<Tile>(p.factors, plan.split);
-    launch(context, grid, whole ? halves_kernel<Tile, T, Whole<T>> : halves_kernel<Tile, T, Single<T>>, p);
-  });
+    launch(context, grid, halves_kernel<Tile, T, Channels>, p);
+  };
+  if (!whole) return start(UsualTile{}, static_cast<Single<T>*>(nullptr));
+  with_tile(plan.tile, [&](auto tile) { start(tile, static_cast<Whole<T>*>(nullptr)); });
 }
 
 struct Implicit {

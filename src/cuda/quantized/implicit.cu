@@ -56,11 +56,12 @@ __global__ void __launch_bounds__(Tile::threads, Tile::resident) implicit_kernel
 /// How many numbers of x and of the weights are copied at once.
 int unit_of(const Problem& p) {
   const auto in = [&](std::int64_t unit) { return p.C % unit == 0 && p.x % unit == 0 && p.weight % unit == 0; };
-  return in(16) ? 16 : in(4) ? 4 : 1;
+  return in(16) ? 16 : in(8) ? 8 : in(4) ? 4 : 1;
 }
 template <class Body>
 void with_unit(int unit, const Body& body) {
   if (unit == 16) return body(std::integral_constant<int, 16>());
+  if (unit == 8) return body(std::integral_constant<int, 8>());
   unit == 4 ? body(std::integral_constant<int, 4>()) : body(std::integral_constant<int, 1>());
 }
 
@@ -71,19 +72,18 @@ bool fits(const Problem& problem) {
 
 void run(Context& context, const Problem& problem, const Arrays& arrays, int, void*) {
   constexpr double rate = 1600;
-  const Plan plan = plan_of(context, problem, {problem.positions(), problem.O, problem.length(), rate});
+  const Plan plan = plan_of(context, problem, {problem.positions(), problem.O, problem.length(), rate, problem.whole});
   Product p{factors_of(problem, 1, arrays.of.x, arrays.of.weight), arrays.of, arrays.rescale,
             static_cast<int>(problem.pitch())};
   p.factors.padding = static_cast<std::uint32_t>(arrays.rescale.x_zero) * 0x01010101u;
   const int at_once = unit_of(problem);
   if (at_once == 1) pad_runs(p.factors);
-  with_tile(plan.tile, [&]<class Tile>(Tile) {
+  const auto start = [&]<class Tile, class Channels>(Tile, Channels*) {
     const Grid grid = divide<Tile>(p.factors, plan.split);
-    with_unit(at_once, [&](auto unit) {
-      launch(context, grid,
-             problem.whole ? implicit_kernel<Tile, unit.value, Whole> : implicit_kernel<Tile, unit.value, Single>, p);
-    });
-  });
+    with_unit(at_once, [&](auto unit) { launch(context, grid, implicit_kernel<Tile, unit.value, Channels>, p); });
+  };
+  if (!problem.whole) return start(UsualTile{}, static_cast<Single*>(nullptr));
+  with_tile(plan.tile, [&](auto tile) { start(tile, static_cast<Whole*>(nullptr)); });
 }
 
 }  // namespace

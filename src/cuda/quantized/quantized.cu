@@ -127,27 +127,33 @@ struct MaxEach {
   }
 };
 
-/// The same for four channels: item i is four of the result.
-struct MaxFours {
+/// The same for `Words` times four channels: item i is those of one position of the result.
+template <int Words>
+struct MaxWords {
   std::uint8_t* out;
   const std::uint8_t* in;
   Pool2d s;
-  Divisor<std::uint32_t> fours, OW, OH;
+  Divisor<std::uint32_t> packs, OW, OH;
+  struct alignas(4 * Words) Channels {
+    std::uint32_t word[Words];
+  };
   __device__ void operator()(std::int64_t i) const {
     auto rest = static_cast<std::uint32_t>(i);
-    const int c = static_cast<int>(fours.split(rest)) * 4, C = static_cast<int>(s.channels);
+    const int c = static_cast<int>(packs.split(rest)) * 4 * Words, C = static_cast<int>(s.channels);
     const int w0 = static_cast<int>(OW.split(rest)) * static_cast<int>(s.stride_w) - static_cast<int>(s.pad_w);
     const int h0 = static_cast<int>(OH.split(rest)) * static_cast<int>(s.stride_h) - static_cast<int>(s.pad_h);
     const int H = static_cast<int>(s.H), W = static_cast<int>(s.W);
     const std::uint8_t* const image = in + static_cast<std::int64_t>(rest) * H * W * C + c;
-    std::uint32_t best = 0;
+    Channels best{};
     for (int kh = 0; kh < static_cast<int>(s.KH); ++kh)
       for (int kw = 0; kw < static_cast<int>(s.KW); ++kw) {
         const int h = h0 + kh * static_cast<int>(s.dilation_h), w = w0 + kw * static_cast<int>(s.dilation_w);
         if (h < 0 || h >= H || w < 0 || w >= W) continue;
-        best = __vmaxu4(best, *reinterpret_cast<const std::uint32_t*>(image + (h * W + w) * C));
+        const Channels here = *reinterpret_cast<const Channels*>(image + (h * W + w) * C);
+#pragma unroll
+        for (int word = 0; word < Words; ++word) best.word[word] = __vmaxu4(best.word[word], here.word[word]);
       }
-    reinterpret_cast<std::uint32_t*>(out)[i] = best;
+    reinterpret_cast<Channels*>(out)[i] = best;
   }
 };
 
@@ -203,13 +209,19 @@ void rescale(Context& context, std::uint8_t* out, const std::uint8_t* in, std::i
 }
 void max_pool2d(Context& context, std::uint8_t* out, const std::uint8_t* in, const Pool2d& s) {
   constexpr std::int64_t most = std::int64_t{1} << 31;
-  const auto at_word = [](const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 4 == 0; };
   const std::int64_t outputs = s.planes * s.OH * s.OW;
   if (outputs == 0) return;
   using Divide = Divisor<std::uint32_t>;
-  if (s.channels % 4 == 0 && at_word(out) && at_word(in) && outputs < most &&
-      s.planes * (s.H + s.KH * s.dilation_h) * (s.W + s.KW * s.dilation_w) < most)
-    each(context, outputs / 4, MaxFours{out, in, s, Divide(s.channels / 4), Divide(s.OW), Divide(s.OH)});
+  const bool small = outputs < most && s.planes * (s.H + s.KH * s.dilation_h) * (s.W + s.KW * s.dilation_w) < most;
+  const auto in_packs = [&](std::int64_t bytes) {
+    return small && s.channels % bytes == 0 && reinterpret_cast<std::uintptr_t>(out) % bytes == 0 &&
+           reinterpret_cast<std::uintptr_t>(in) % bytes == 0;
+  };
+  // Few threads leave multiprocessors empty.
+  if (in_packs(16) && outputs / 16 >= 512ll * card().multiprocessors)
+    each(context, outputs / 16, MaxWords<4>{out, in, s, Divide(s.channels / 16), Divide(s.OW), Divide(s.OH)});
+  else if (in_packs(4))
+    each(context, outputs / 4, MaxWords<1>{out, in, s, Divide(s.channels / 4), Divide(s.OW), Divide(s.OH)});
   else
     each(context, outputs, MaxEach{out, in, s});
 }
