@@ -27,7 +27,9 @@ fi
 if have_nvcc; then
   options+=(-DTERN_CUDA=AUTO "-DTERN_CUDA_ARCHITECTURES=$(cuda_architectures)")
   # Without a GPU only compilation can be checked, which half the time suffices for.
-  have_gpu || options+=("-DCMAKE_CUDA_FLAGS_RELEASE=-O1 -DNDEBUG -Xptxas -O0 -Xcicc -O0")
+  quick_ptxas=-O0
+  [[ $(nvcc --help) != *--Ofast-compile* ]] || quick_ptxas=-O0,-Ofc=max
+  have_gpu || options+=("-DCMAKE_CUDA_FLAGS_RELEASE=-O1 -DNDEBUG -Xcicc -O0 -Xptxas $quick_ptxas")
 else
   options+=(-DTERN_CUDA=OFF)
 fi

@@ -23,6 +23,8 @@ std::vector<std::int64_t> integers_of(const NodeProto& node, std::string_view na
   return values;
 }
 
+constexpr const char* too_many = "shorten it, or raise LoadOptions::most_nodes if the file can be trusted";
+
 /// The one value of a condition or count.
 double known_value(const Item& item, const std::string& what) {
   if (!item.known && !item.parameter)
@@ -96,7 +98,7 @@ std::vector<Item> Importer::run_loop(const NodeProto& node, const std::vector<co
   std::vector<std::vector<Item>> scanned(body.outputs.size() - 1 - kept);
   for (std::int64_t i = 0; !bounded || i < most; ++i) {
     if (known_value(condition, "its condition") == 0) break;
-    if (--budget_ < 0) throw Refusal("has too many iterations", "shorten it");
+    if (--budget_ < 0) throw Refusal("has too many iterations", too_many);
     std::vector<Item> given{{.tensor = scalar(i), .known = true}, condition};
     given.insert(given.end(), state.begin(), state.end());
     std::vector<Item> made = run_body(body, given, frame);
@@ -137,7 +139,7 @@ std::vector<Item> Importer::run_scan(const NodeProto& node, const std::vector<co
   const std::int64_t steps = inputs[kept]->tensor.size(in_axes[0]);
   std::vector<std::vector<Item>> outputs(made_count);
   for (std::int64_t step = 0; step < steps; ++step) {
-    if (--budget_ < 0) throw Refusal("has too many iterations", "shorten it");
+    if (--budget_ < 0) throw Refusal("has too many iterations", too_many);
     std::vector<Item> given = state;
     for (std::size_t k = 0; k < scanned; ++k) {
       const Item& whole = *inputs[kept + k];

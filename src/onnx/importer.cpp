@@ -12,7 +12,6 @@ namespace tern::onnx {
 
 namespace {
 
-constexpr std::int64_t most_nodes = 4'000'000;
 constexpr int deepest_call = 64;
 
 /// Which node runs, for traces and for the messages of errors.
@@ -114,7 +113,7 @@ void Importer::lack(const std::string& node, const std::string& op, const std::s
 
 std::vector<Tensor> Importer::run(const std::vector<Tensor>& given, bool first) {
   lacks_.clear();
-  budget_ = most_nodes;
+  budget_ = options_.most_nodes;
   Values values;
   for (const auto& [name, item] : initializers_) values.set(name, item);
   for (std::size_t i = 0; i < given.size(); ++i) values.set(inputs_[i].name, {.tensor = given[i]});
@@ -161,8 +160,8 @@ void Importer::run_node(const NodeProto& node, Frame& frame) {
   const InNode here(node);
   const std::string label = label_of(node), type = full_name(node);
   if (--budget_ < 0)
-    throw OnnxError(
-        name_, {{label, type, message("is more than the ", most_nodes, "th node that runs"), "shorten its loops"}});
+    throw OnnxError(name_, {{label, type, message("is beyond the ", options_.most_nodes, " nodes that may run"),
+                             "shorten its loops, or raise LoadOptions::most_nodes if the file can be trusted"}});
   constexpr const char* mend = "mend the model, or report this if another program runs it";
   const auto lacking = [&](const std::string& what, const std::string& advice) {
     lack(label, type, what, advice.empty() ? mend : advice, inputs_text(node, frame.values));

@@ -13,8 +13,10 @@ namespace {
 
 constexpr const char* domain = "tern.int8";
 
-bool is_type(const NodeProto* node, std::string_view type) {
-  return node != nullptr && node->domain.empty() && node->type == type;
+/// Whether a node is of this type, with the inputs and outputs that the type has: files are not trusted.
+bool is_type(const NodeProto* node, std::string_view type, std::size_t inputs = 2) {
+  return node != nullptr && node->domain.empty() && node->type == type && node->inputs.size() >= inputs &&
+         !node->outputs.empty();
 }
 bool has(const NodeProto& node, std::size_t i) { return i < node.inputs.size() && !node.inputs[i].empty(); }
 
@@ -172,15 +174,15 @@ class Joiner {
     joined.name = node->name;
     joined.domain = domain;
     joined.outputs = quantize.outputs;
-    const NodeProto* bound = is_type(node, "Relu") ? node : nullptr;
+    const NodeProto* bound = is_type(node, "Relu", 1) ? node : nullptr;
     if (bound != nullptr) {
       node = made(bound->inputs[0]);
       if (node == nullptr || only_reader(bound->inputs[0]) != bound) return;
     }
-    if (!node->domain.empty() || node->outputs.size() != 1) return;
+    if (!node->domain.empty() || node->inputs.empty() || node->outputs.size() != 1) return;
     joined.attributes = node->attributes;
-    const bool conv = node->type == "Conv";
-    if (conv || node->type == "MatMul" || plain_gemm(*node)) {
+    const bool conv = is_type(node, "Conv");
+    if (conv || is_type(node, "MatMul") || plain_gemm(*node)) {
       const NodeProto *x = stored_of(node->inputs[0]), *weight = constant_of(node->inputs[1]);
       if (x == nullptr || weight == nullptr || (has(*node, 2) && !is_bias(node->inputs[2]))) return;
       const std::size_t rank = constant(weight->inputs[0])->dims.size();
@@ -213,7 +215,7 @@ class Joiner {
       quantize = std::move(joined);
       return;
     }
-    const NodeProto* x = node->inputs.empty() ? nullptr : stored_of(node->inputs[0]);
+    const NodeProto* x = stored_of(node->inputs[0]);
     if (x == nullptr) return;
     if (node->type == "GlobalAveragePool" || (node->type == "MaxPool" && same_numbers(*x, quantize))) {
       joined.type = node->type;
@@ -238,7 +240,7 @@ class Joiner {
   }
   static bool plain_gemm(const NodeProto& node) {
     const AttributeProto* turned = find_attribute(node, "transA");
-    return node.type == "Gemm" && is_float(node, "alpha", 1) && is_float(node, "beta", 1) &&
+    return is_type(&node, "Gemm") && is_float(node, "alpha", 1) && is_float(node, "beta", 1) &&
            (turned == nullptr || turned->i == 0);
   }
   bool is_bias(const std::string& name) { return constant(name) != nullptr || constant_of(name) != nullptr; }

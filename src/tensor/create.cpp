@@ -192,10 +192,13 @@ Tensor rand(const Shape& shape, Generator& generator, double low, double high, D
 Tensor randn(const Shape& shape, Generator& generator, double mean, double deviation, DType dtype) {
   check_floating("randn", dtype);
   const random::Key key = ShardStreams::shifted(generator.next());
+  random::Words words{};  // two elements share a block
   return generate(shape, dtype, [&](std::size_t i) {
+    if (i % 2 == 0) words = random::philox(key.seed, i / 2, key.offset);
+    const std::uint32_t* const pair = words.word + 2 * (i % 2);
     // 1 - uniform is in (0, 1], so its logarithm is finite.
-    const double radius = std::sqrt(-2 * std::log(1 - static_cast<double>(random::uniform(word(key, 2 * i)))));
-    const double angle = 2 * std::numbers::pi * static_cast<double>(random::uniform(word(key, 2 * i + 1)));
+    const double radius = std::sqrt(-2 * std::log(1 - static_cast<double>(random::uniform(pair[0]))));
+    const double angle = 2 * std::numbers::pi * static_cast<double>(random::uniform(pair[1]));
     return mean + deviation * radius * std::cos(angle);
   });
 }

@@ -3,6 +3,7 @@
 // the cores or the system grants no thread, a caller runs all parts itself.
 #include <pthread.h>
 #include <sched.h>
+#include <strings.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +11,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <cstdlib>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -22,8 +24,12 @@ namespace tern::vectorized {
 namespace {
 
 // Long enough for the serial work between two operators of a training step, short compared with a time slice of the
-// system.
-constexpr std::chrono::microseconds spin_time{300};
+// system. With OMP_WAIT_POLICY=passive, threads that wait sleep at once.
+const std::chrono::microseconds spin_time = [] {
+  const char* const policy = std::getenv("OMP_WAIT_POLICY");
+  const bool passive = policy != nullptr && strcasecmp(policy, "passive") == 0;
+  return std::chrono::microseconds{passive ? 0 : 300};
+}();
 
 void pause() {
 #if defined(__x86_64__) || defined(__i386__)

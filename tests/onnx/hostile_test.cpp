@@ -82,10 +82,36 @@ TEST_CASE("onnx: sizes of files are limits", "[onnx]") {
   body.outputs = {Model::value("go", {}, DType::boolean), Model::value("s", {"1"}, DType::float32)};
   endless.add(node("Loop", {"count", "", "x"}, {"y"}, {attribute("body", body)}));
   CHECK_THROWS_WITH(endless.read(), Catch::ContainsSubstring("too many iterations"));
+  CHECK_THROWS_WITH(endless.read({.most_nodes = 3}), Catch::ContainsSubstring("LoadOptions::most_nodes"));
 
   Model large;
   large.input("x", {"1000000", "1000000", "1000000"}).output("y").add(node("Relu", {"x"}, {"y"}));
   CHECK_THROWS_AS(large.read(), Error);
+}
+
+TEST_CASE("onnx: stored numbers whose nodes lack inputs or outputs are an error", "[onnx]") {
+  const auto quantized = [] {
+    Model model;
+    model.input("x", {"N", "2", "4", "4"}).output("y").initializer("s", full({}, 0.1));
+    model.initializer("z", full({}, 3, DType::uint8)).initializer("v", ones({2, 2, 1, 1}, DType::int8));
+    model.add(node("QuantizeLinear", {"x", "s", "z"}, {"q"})).add(node("DequantizeLinear", {"q", "s", "z"}, {"r"}));
+    model.add(node("DequantizeLinear", {"v", "s"}, {"w"})).add(node("Conv", {"r", "w"}, {"c"}));
+    model.add(node("Relu", {"c"}, {"d"})).add(node("QuantizeLinear", {"d", "s", "z"}, {"e"}));
+    return model.add(node("DequantizeLinear", {"e", "s", "z"}, {"y"}));
+  };
+  REQUIRE(reads(quantized().bytes()));
+  for (std::size_t n = 0; n < quantized().proto.graph.nodes.size(); ++n) {
+    INFO("node " << n);
+    Model silent = quantized();
+    silent.proto.graph.nodes[n].outputs.clear();
+    CHECK_FALSE(reads(silent.bytes()));
+    for (std::size_t inputs = 0; inputs < 2; ++inputs) {
+      Model model = quantized();
+      model.proto.graph.nodes[n].inputs.resize(inputs);
+      const bool relu = model.proto.graph.nodes[n].type == "Relu" && inputs == 1;
+      CHECK(reads(model.bytes()) == relu);
+    }
+  }
 }
 
 TEST_CASE("onnx: external data lies in the model's folder", "[onnx]") {

@@ -124,17 +124,21 @@ Operator dequantize() {
   return op;
 }
 
-/// sum of the contract for each output [N, O, OH, OW].
-std::vector<float> sums_of(const Array& x, const Array& weight, const Array& bias, const op::QuantizedConv2dOptions& o,
-                           Shape& shape) {
-  const std::int64_t N = x.size(0), C = x.size(1), H = x.size(2), W = x.size(3), O = weight.size(0),
-                     KH = weight.size(1), KW = weight.size(2), inputs = C / o.groups;
+/// The result's shape, [N, O, OH, OW].
+Shape convolved_shape(const Shape& x, const Shape& weight, const op::QuantizedConv2dOptions& o) {
   const auto count = [](std::int64_t size, std::int64_t taps, std::int64_t stride, std::int64_t padding,
                         std::int64_t dilation) {
     return (size + 2 * padding - dilation * (taps - 1) - 1) / stride + 1;
   };
-  shape = {N, O, count(H, KH, o.stride.h, o.padding.h, o.dilation.h),
-           count(W, KW, o.stride.w, o.padding.w, o.dilation.w)};
+  return {x[0], weight[0], count(x[2], weight[1], o.stride.h, o.padding.h, o.dilation.h),
+          count(x[3], weight[2], o.stride.w, o.padding.w, o.dilation.w)};
+}
+
+/// sum of the contract for each output.
+std::vector<float> sums_of(const Array& x, const Array& weight, const Array& bias, const op::QuantizedConv2dOptions& o,
+                           const Shape& shape) {
+  const std::int64_t C = x.size(1), H = x.size(2), W = x.size(3), O = weight.size(0), KH = weight.size(1),
+                     KW = weight.size(2), inputs = C / o.groups;
   std::vector<float> sums;
   for_each_position(shape, [&](const Shape& at) {
     double sum = bias[at[1]];
@@ -155,7 +159,7 @@ std::vector<float> sums_of(const Array& x, const Array& weight, const Array& bia
 }
 
 Array convolved(const std::vector<Array>& in, const op::QuantizedConv2dOptions& o) {
-  Shape shape;
+  const Shape shape = convolved_shape(in[0].shape, in[1].shape, o);
   const std::vector<float> sums = sums_of(in[0], in[1], in[2], o, shape);
   Array y(shape);
   if (o.dtype == DType::float32) y.dtype = DType::float32;
@@ -227,9 +231,7 @@ Operator quantized_conv2d() {
         },
         reference, c.large));
     if (c.options.dtype == DType::float32) continue;
-    Shape shape;
-    sums_of(Array(c.x), Array(c.weight), Array(Shape{O}), c.options, shape);
-    arguments.push_back(stored_numbers(shape));
+    arguments.push_back(stored_numbers(convolved_shape(c.x, c.weight, c.options)));
     op::QuantizedConv2dOptions more = c.options;
     more.other_zero = 90, more.other_scale = 0.37;
     op.samples.push_back(sample(

@@ -57,7 +57,9 @@ struct LoadOptions {
   bool int8 = true;
   /// A tensor of more elements is refused: files are not trusted.
   std::int64_t largest_tensor = std::int64_t{1} << 31;
-  /// So are files, of the model or of external data, of more bytes.
+  /// So is a model in which more nodes run, counted in every iteration of a loop,
+  std::int64_t most_nodes = 1'000'000;
+  /// and so are files, of the model or of external data, of more bytes.
   std::uint64_t largest_file = std::uint64_t{1} << 36;
 };
 
