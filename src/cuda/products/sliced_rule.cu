@@ -26,7 +26,7 @@ bool fits_sliced_backward(const Problem& p) {
 
 bool prefers_sliced(const Problem& p) {
   if (p.precision == Precision::strict) return p.work() <= 6e8;
-  return p.work() <= (p.m <= 512 ? 1.4e8 : 4e7);  // of many rows the library reads the factors less often
+  return p.work() <= (p.m <= 128 ? 1.4e8 : p.m <= 512 ? 1e8 : 4e7);  // of many rows the library reads less
 }
 // Whether the incoming gradient and the activation's output can be read in packs; else single elements are read.
 static bool in_packs(const Problem& p) { return p.n % 4 == 0 && whole(p.gradients.out) && whole(p.inputs.out); }
