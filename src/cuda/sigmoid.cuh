@@ -8,7 +8,7 @@ template <class T>
 __device__ T sigmoid_of(T x) {
   // exp of a number that is never positive: no overflow on either side.
   const T e = ::exp(-::fabs(x));
-  return x < 0 ? e / (1 + e) : 1 / (1 + e);
+  return (x < 0 ? e : T{1}) / (1 + e);
 }
 
 }  // namespace tern::cuda

@@ -1,41 +1,14 @@
 #pragma once
 // One kernel for a whole sequence of a layer whose weights fit into the registers of one block or one cluster: after
-// each round, a block writes its part of the state into the shared memory of the others.
+// each round, a block writes its part of the state into the shared memory of all.
 
 #include <cooperative_groups.h>
 
+#include "cuda/recurrent/arrivals.cuh"
 #include "cuda/recurrent/plan.cuh"
 #include "cuda/recurrent/work.cuh"
 
 namespace tern::cuda::recurrence {
-
-/// Waits for the other threads of the block and, if there are several, of the cluster's blocks.
-__device__ __forceinline__ void meet_cluster(int spread) {
-#if __CUDA_ARCH__ >= 900
-  if (spread > 1) return cooperative_groups::this_cluster().sync();
-#endif
-  __syncthreads();
-}
-
-/// Writes what an item made to the same place in every block's shared memory.
-template <int made>
-__device__ __forceinline__ void send(float* to, const Made<made>& item, int spread) {
-  const auto put = [&](float* place) {
-    if constexpr (made == 4)
-      *reinterpret_cast<float4*>(place) = {item.values[0], item.values[1], item.values[2], item.values[3]};
-    else
-#pragma unroll
-      for (int i = 0; i < made; ++i) place[i] = item.values[i];
-  };
-#if __CUDA_ARCH__ >= 900
-  if (spread > 1) {
-    for (int rank = 0; rank < spread; ++rank)
-      put(cooperative_groups::this_cluster().map_shared_rank(to, static_cast<unsigned>(rank)));
-    return;
-  }
-#endif
-  put(to);
-}
 
 /// What a thread multiplies: the weights between one unit's sums and all that `others` units make, unit by unit.
 template <class Work>
@@ -75,24 +48,41 @@ struct UnitWeights {
   }
 };
 
+/// Waits for the other threads of the block and, if there are several, of the cluster's blocks.
+__device__ __forceinline__ void meet_cluster(int spread) {
+#if __CUDA_ARCH__ >= 900
+  if (spread > 1) return cooperative_groups::this_cluster().sync();
+#endif
+  __syncthreads();
+}
+
 /// Thread t multiplies for unit t % units, its t / units -th `others`, and finishes an item of that unit. There are two
-/// copies of the states, since one block may still read a round's while another sends the next.
+/// copies of the states, since one block may still read a round's while another sends the next. What an item reads from
+/// memory is requested a round ahead, and waits in shared memory, since registers are full.
 template <class Work>
 __global__ void __launch_bounds__(ClusterPlan::threads_of(Work::sums* Work::made), 1)
     one_cluster_kernel(Work work, ClusterPlan plan, int rounds) {
   extern __shared__ float4 cluster_shared[];
-  float* const states = reinterpret_cast<float*>(cluster_shared);
+  float* const states = reinterpret_cast<float*>(cluster_shared) + ClusterPlan::other_bytes / sizeof(float);
   float* const partials = states + 2 * plan.tile * plan.stride;
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const int rank = static_cast<int>(blockIdx.x) % plan.spread, cluster = static_cast<int>(blockIdx.x) / plan.spread;
   const int own_unit = thread % plan.units, part = thread / plan.units, width = static_cast<int>(work.p.width);
   const int unit = rank * plan.units + own_unit, batch = static_cast<int>(work.p.batch);
+  const auto place_of = [&](int chunk, int row) {
+    return partials + ((chunk * plan.tile + row) * plan.units + own_unit) * Work::sums;
+  };
+  // Of this thread's item: where the states have it, and what it reads from memory.
+  float* const own = states + part * plan.stride + unit * Work::made;
+  static_assert(sizeof(typename Work::Item) <= ClusterPlan::item_bytes);
+  auto* const item =
+      reinterpret_cast<typename Work::Item*>(partials + plan.chunks * plan.tile * plan.units * Work::sums) + thread;
+  Arrivals arrivals(cluster_shared);
   begin_kernel();
 
   UnitWeights<Work> weights;
   weights.load(work, unit, part * ClusterPlan::others, width, unit < width && part < plan.chunks);
   for (int i = thread; i < 2 * plan.tile * plan.stride; i += threads) states[i] = 0;
-  float* const own = states + part * plan.stride + unit * Work::made;  // of this thread's item
 
   for (int first = cluster * plan.tile; first < batch; first += plan.clusters * plan.tile) {
     const int count = min(batch - first, plan.tile), n = first + part;
@@ -101,30 +91,40 @@ __global__ void __launch_bounds__(ClusterPlan::threads_of(Work::sums* Work::made
     if (const float* const source = work.first_source(); source != nullptr)  // one number of a unit
       for (int i = thread; i < count * width; i += threads)
         states[i / width * plan.stride + i % width] = source[static_cast<std::int64_t>(first) * width + i];
-    float carry = has_item ? work.carried(0, n, unit) : 0;
+    float carry = 0;
+    if (has_item) {
+      carry = work.carried(0, n, unit);
+      *item = work.load(0, n, unit);
+    }
     meet_cluster(plan.spread);
     for (int round = 0; round < rounds; ++round) {
-      typename Work::Item item{};
-      if (has_item) item = work.load(round, n, unit);
+      typename Work::Item next{};
+      if (has_item && round + 1 < rounds) next = work.load(round + 1, n, unit);
       float sums[Work::sums] = {};
       const int copy = round % 2 * plan.tile * plan.stride;
       if (work.source(round) != nullptr) {
+        if (round > 0 && plan.spread > 1) arrivals.await(round, count * width * Work::made * sizeof(float));
         if (part < plan.chunks)
           for (int i = 0; i < count; ++i)
-            weights.multiply(states + copy + i * plan.stride + part * UnitWeights<Work>::columns,
-                             partials + ((part * plan.tile + i) * plan.units + own_unit) * Work::sums);
+            weights.multiply(states + copy + i * plan.stride + part * UnitWeights<Work>::columns, place_of(part, i));
         __syncthreads();
         if (has_item)
           for (int c = 0; c < plan.chunks; ++c)
 #pragma unroll
-            for (int s = 0; s < Work::sums; ++s)
-              sums[s] += partials[((c * plan.tile + part) * plan.units + own_unit) * Work::sums + s];
+            for (int s = 0; s < Work::sums; ++s) sums[s] += place_of(c, part)[s];
       }
       if (has_item) {
-        const Made<Work::made> made = work.finish(round, n, unit, item, carry, sums);
-        if (round + 1 < rounds) send(own + plan.tile * plan.stride - copy, made, plan.spread);
+        const Made<Work::made> made = work.finish(round, n, unit, *item, carry, sums);
+        *item = next;
+        float* const to = own + plan.tile * plan.stride - copy;
+        if (round + 1 < rounds && plan.spread > 1) {
+          arrivals.send(to, made.values, round + 1, plan.spread);
+        } else {
+#pragma unroll
+          for (int i = 0; i < Work::made; ++i) to[i] = made.values[i];
+        }
       }
-      meet_cluster(plan.spread);
+      if (plan.spread == 1) __syncthreads();
     }
     if (has_item) work.keep(n, unit, carry);
   }

@@ -111,6 +111,8 @@ inline Plan plan_of(const Layer& layer, bool clusters, bool tensor, const Room& 
 /// threads.
 struct ClusterPlan {
   static constexpr int others = 32;
+  static constexpr std::size_t item_bytes = 32;   ///< of what an item reads, at most
+  static constexpr std::size_t other_bytes = 16;  ///< of the barriers
   /// Of a block: a thread has `weights` times `others` of its registers for weights, and some for the rest.
   static constexpr int threads_of(int weights) { return weights > 3 ? 256 : 512; }
 
@@ -133,7 +135,8 @@ inline ClusterPlan cluster_plan_of(const Layer& layer, int kind, const Room& roo
   plan.stride = plan.chunks * ClusterPlan::others * layer.made + 4;
   std::int64_t tile = std::min(ceil_div(layer.batch, most), threads / units);
   const auto bytes = [&] {
-    return static_cast<std::size_t>(tile * (2 * plan.stride + chunks * units * layer.sums)) * sizeof(float);
+    return static_cast<std::size_t>(tile * (2 * plan.stride + chunks * units * layer.sums)) * sizeof(float) +
+           static_cast<std::size_t>(threads) * ClusterPlan::item_bytes + ClusterPlan::other_bytes;
   };
   while (tile > 0 && bytes() > room.shared) --tile;
   if (tile == 0) return plan;
