@@ -8,6 +8,7 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <tern/tern.hpp>
 #include <vector>
@@ -74,10 +75,13 @@ class Race {
                                  .momentum = 0.9,
                                  .weight_decay = options.weight_decay,
                                  .nesterov = true}),
+        masters_(net_.parameters()),
         steps_(images_.size(0) / options.batch),
         rate_(sgd_, optim::OneCycleLr{.total = steps_ * options.epochs, .rise = 0.25}),
         train_([this](const Tensor& rows, const Tensor& drawn) { return step(rows, drawn); }),
-        right_([this](const Tensor& x, const Tensor& y) { return count_right(x, y); }) {}
+        right_([this](const Tensor& x, const Tensor& y) { return count_right(x, y); }) {
+    if (precision_of(options.precision) == Precision::f16) scaler_.emplace();
+  }
 
   void run() {
     std::printf("| epoch | loss | test accuracy | images/s | seconds |\n|---|---|---|---|---|\n");
@@ -109,8 +113,13 @@ class Race {
     }
     const Tensor loss = op::cross_entropy(net_(x), labels, {.label_smoothing = options_.smoothing});
     sgd_.zero_grad();
-    loss.backward();
-    sgd_.step();
+    if (scaler_) {
+      scaler_->scale(loss).backward();
+      scaler_->step(masters_, sgd_);
+    } else {
+      loss.backward();
+      sgd_.step();
+    }
     return loss;
   }
 
@@ -157,6 +166,8 @@ class Race {
   data::Augment augment_;
   models::ResNet18 net_;
   optim::SGD sgd_;
+  optim::MasterWeights masters_;  // the parameters themselves, which are float32
+  std::optional<optim::GradScaler> scaler_;
   std::int64_t steps_;
   optim::Scheduler rate_;
   Step train_, right_;
@@ -189,7 +200,7 @@ int main(int argc, char** argv) {
   app.add_option("--data", options.folder, "folder of CIFAR-10's binaries, or of train/CLASS and test/CLASS")
       ->required();
   app.add_option("--mode", options.mode, "the mode")->capture_default_str();
-  app.add_option("--precision", options.precision, "strict, tf32 or bf16")->capture_default_str();
+  app.add_option("--precision", options.precision, "strict, tf32, bf16 or f16")->capture_default_str();
   app.add_option("--batch", options.batch, "images a step")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--epochs", options.epochs, "epochs, over which the rate rises and falls")
       ->check(CLI::PositiveNumber)
