@@ -77,22 +77,23 @@ inline Plan plan_of(const Layer& layer, int units, int vectors, int kind, bool t
   plan.shared = bytes(tile);
   plan.groups = static_cast<int>(groups);
   plan.parts = static_cast<int>(parts);
-  // Clocks: multiplying on the busiest scheduler or the tensor cores, and reading the states, by this block and by all.
+  // Clocks, fitted to 250 layers on an H200, 128 to 1,024 units (benchmarks/results/onnx.md): a round and its tiles,
+  // multiplying on the busiest scheduler or the tensor cores, what all blocks read, and the partial sums.
   constexpr double clocks = 1.7e3;  // a microsecond's
-  const double turns = static_cast<double>(ceil_div(own, least)), warps_in_turn = (plan.warps() + 3) / 4;
-  const double product = tensor     ? turns * plan.warps() * vectors * 54
-                         : own == 1 ? warps_in_turn * (48 * vectors + 100)
-                                    : turns * warps_in_turn * (192 * vectors + 350);  // with the sums over lanes
-  const double read = static_cast<double>(own * std::min<std::int64_t>(layer.length, plan.columns)) * sizeof(float);
-  const double reads = std::max(read / 48, read * static_cast<double>(parts * groups) / 3000);
-  const double tiles = static_cast<double>(ceil_div(own, tile));
+  const double turns = static_cast<double>(ceil_div(own, least)), tiles = static_cast<double>(ceil_div(own, tile));
+  const double warps_in_turn = (plan.warps() + 3) / 4;
+  const double product = tensor     ? 1900 + turns * plan.warps() * (40 * vectors + 80)
+                         : own == 1 ? warps_in_turn * 170 * vectors
+                                    : turns * warps_in_turn * (115 * vectors + 480);  // with the sums over lanes
+  const double read = static_cast<double>(own * std::min<std::int64_t>(layer.length, plan.columns) * parts * groups);
+  const double sent = spread > 1 ? static_cast<double>(own * of_block * chunks * spread) : 0;
+  const double partial = tiles * plan.partials() * layer.sums;
   plan.cost =
-      (3400 + (spread > 1 ? 550 : 250) * tiles + std::max(product, reads) + std::min(product, reads) / tiles) / clocks;
+      (2850 + (spread > 1 ? 1180 : 720) * tiles + product + 0.0019 * read + 0.9 * sent + 5.5 * partial) / clocks;
   return plan;
 }
 
-/// The cheapest with or without clusters, if any fits. The costs of multiply-adds without
-/// clusters were fitted to twelve layers on an H200 (benchmarks/results/onnx.md), the others estimated.
+/// The cheapest with or without clusters, if any fits.
 inline Plan plan_of(const Layer& layer, bool clusters, bool tensor, const Room& room) {
   Plan best;
   for (int kind = clusters ? 1 : 0; kind < (clusters ? Room::kinds : 1); ++kind)
