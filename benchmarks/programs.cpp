@@ -92,7 +92,8 @@ int serve(const benchmarks::Network& network, std::int64_t batch, const std::str
   Generator generator{1};
   Tensor x = randn(network.input(batch), generator).to(dtype);
   const graph::Graph traced = graph::trace(net, x.slice(0, 0, 1));
-  const graph::Program program(form == "int8" ? graph::quantize(traced, {{x}}, {.bound = 10, .force = true}) : traced);
+  const graph::Program program(
+      form == "int8" ? graph::quantize(traced, {{x}}, {.bound = 10, .force = true, .repeats = 0}) : traced);
   const auto renew = [&] {  // the other memories' copies become stale
     if (dtype == DType::float32)
       x.write<float>()[0] += 1;
