@@ -8,6 +8,7 @@ usage: operators.py FACTS            writes the page; FACTS is the program
        operators.py FACTS --check    writes nothing (0: the page is current; 1: it is not, or a name is missing)
 """
 
+import collections
 import csv
 import pathlib
 import re
@@ -43,8 +44,8 @@ common is said in [operators](../operators.md).
   of these and bool. Of a few operators only the first input has that freedom; labels and indices are int64, masks
   bool.
 - **kernel**: "kernel" is a call through the table, for which each of `sequential`, `vectorized` and `cuda` has a
-  kernel of its own. The others are composed, once for all modes, of those named. A "view" moves no element,
-  "moves" copies or converts them.
+  kernel of its own. The others are composed, once for all modes, of those named, rare ones first. A "view" moves
+  no element, "moves" copies or converts them.
 - `F` is `torch.nn.functional`. ONNX's operators, in the second line, are those of ai.onnx; "-" is none of one
   name.
 """
@@ -114,13 +115,14 @@ def dtypes_as_text(dtypes):
     return ", ".join(parts + sorted(dtypes))
 
 
-def kernel_as_text(name, view, floating, integers):
+def kernel_as_text(name, view, floating, integers, uses):
+    """`uses` says how many operators call a kernel: those that few call say most, so they come first."""
     names = floating or integers
     if set(names) <= MOVING:
         return ("view, or " if view and names else "view" if view else "") + ("moves" if names else "")
     if name in names:
         return "kernel"
-    parts = [part for part in names if part not in MOVING]
+    parts = sorted((part for part in names if part not in MOVING), key=lambda part: (uses[part], part))
     composed = "composed: " + ", ".join(parts[:4]) + (", ..." if len(parts) > 4 else "")
     return ("kernel of integers; " if name in integers else "") + composed
 
@@ -134,6 +136,7 @@ def page(program):
     with open(ROOT / "scripts/operator_names.csv", encoding="utf-8") as file:
         elsewhere = {row["operator"]: row for row in csv.DictReader(file)}
     facts, lacking, seen, text = facts_of(program), [], set(), HEAD
+    uses = collections.Counter(kernel for *_, floating, integers in facts.values() for kernel in floating or integers)
     for family, title in FAMILIES.items():
         found, options = declarations(ROOT / f"include/tern/operators/{family}.hpp")
         text += f"\n## {title}\n\n{COLUMNS}\n|---|---|---|---|---|---|\n"
@@ -151,7 +154,8 @@ def page(program):
             dtypes, gradient, view, floating, integers = facts[name]
             names_there = elsewhere[name]
             text += "| " + " | ".join([cell("<br>".join(forms)), cell(" ".join(sentences)), dtypes_as_text(dtypes),
-                                       "yes" if gradient else "no", kernel_as_text(name, view, floating, integers),
+                                       "yes" if gradient else "no",
+                                       kernel_as_text(name, view, floating, integers, uses),
                                        f"{names_there['PyTorch'] or '-'}<br>{names_there['ONNX'] or '-'}"]) + " |\n"
         if options:
             text += "\n```c++\n" + "\n".join(options) + "\n```\n"

@@ -20,7 +20,7 @@ using Names = std::vector<std::string>;
 struct Facts {
   std::set<DType> computed, viewed;  ///< dtypes of which the result is a new tensor; of which it is a view
   bool gradient = false;
-  std::map<DType, Names> kernels;  ///< in the order in which they come
+  std::map<DType, std::set<std::string>> kernels;  ///< sorted: compilers evaluate arguments in different orders
 };
 
 /// The kernels that run on this thread.
@@ -59,8 +59,7 @@ void run(const testing::Operator& op, const Sample& sample, DType dtype, Facts& 
                       return &input.storage() == &results[0].storage();
                     });
   (view ? facts.viewed : facts.computed).insert(of_any_dtype(sample) ? dtype : inputs.at(0).dtype());
-  for (const std::string& name : kernels)
-    if (Names& all = facts.kernels[dtype]; std::ranges::find(all, name) == all.end()) all.push_back(name);
+  facts.kernels[dtype].insert(kernels.begin(), kernels.end());
   facts.gradient = facts.gradient || (differentiable && !results.empty() && results[0].requires_grad());
 }
 
