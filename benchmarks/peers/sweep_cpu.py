@@ -5,6 +5,9 @@ Tern is timed with x in both layouts, and the better one counts, as of PyTorch. 
 a call: other programs on the machine disturb it less than the clock; with one thread it is the time of the call. The
 report has the distribution of the ratios (above 1 Tern is faster) and the worst by name.
 
+With TERN_SIMD=AVX2 in the environment Tern is held to that instruction set, and ONNX Runtime, which cannot be, is left
+out; ATEN_CPU_CAPABILITY=avx2 and ONEDNN_MAX_CPU_ISA=AVX2 hold PyTorch to it.
+
 usage: sweep_cpu.py PATH/TO/sweep [--layers 200] [--threads 1] [--seed 1] [--out FILE]
 """
 
@@ -113,7 +116,9 @@ def main():
     for _ in range(options.layers):
         sizes = draw(generator, [1, 1, 2, 4, 8, 16, 32], 2 ** 23, options.most_flops)
         own = {layout: tern(sizes, layout) for layout in ("first", "last")}
-        peers = {"ONNX Runtime": least(onnx_runtime(sizes, options.threads), options.seconds)}
+        peers = {}
+        if not os.environ.get("TERN_SIMD"):
+            peers["ONNX Runtime"] = least(onnx_runtime(sizes, options.threads), options.seconds)
         if options.torch:
             for layout in ("first", "last"):
                 peers[f"PyTorch, {layout}"] = least(pytorch(sizes, layout), options.seconds)

@@ -266,8 +266,13 @@ T sum(const T* in, std::int64_t n) {
 
 template <class T>
 const SumKernels<T>& kernels() {
-  static constexpr SumKernels<T> table{
-      .dots = dots<T>, .relu_gradient = relu_gradient<T>, .column_sums = column_sums<T>, .sum = sum<T>};
+  static constexpr SumKernels<T> table{.dots = dots<T>,
+                                       .dot_rows = most_rows,
+                                       .dot_columns = most_columns,
+                                       .dot_sums = most_sums,
+                                       .relu_gradient = relu_gradient<T>,
+                                       .column_sums = column_sums<T>,
+                                       .sum = sum<T>};
   return table;
 }
 

@@ -29,7 +29,8 @@ struct Dots {
 
 template <class T>
 struct SumKernels {
-  void (*dots)(const Dots<T>&);  ///< for few elements of c
+  void (*dots)(const Dots<T>&);                  ///< for few elements of c
+  std::int64_t dot_rows, dot_columns, dot_sums;  ///< the most of a tile, of which its sums are rows x columns
   /// out[i] = saved[i] <= 0 ? 0 : grad[i].
   void (*relu_gradient)(T* out, const T* grad, const T* saved, std::int64_t n);
   /// out[j] = the sum of column j of in [rows, n], in fixed blocks of rows.

@@ -48,7 +48,7 @@ class Depthwise : public Plan<T> {
   /// where they are not.
   static bool folds(const Problem& problem) {
     const bool dense = problem.x_pitch == problem.groups && problem.y_pitch == problem.groups;
-    return dense && problem.stride_w == 1 && problem.KW <= 3;
+    return dense && problem.stride_w == 1 && 8 * (problem.KW - 1) * problem.dilation_w <= problem.OW;
   }
   /// An image of this size is still in the second-level cache from the operator before.
   static bool is_near(const Problem& problem) {

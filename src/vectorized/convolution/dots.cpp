@@ -92,12 +92,14 @@ double dots_cycles(const Problem& p) {
   const auto lanes = static_cast<double>(gemm_kernels<T>().lanes), C = static_cast<double>(p.C);
   const auto O = static_cast<double>(p.O), K = static_cast<double>(p.K());
   const double images = static_cast<double>(p.N * p.groups), rows = inside_of(rows_of(p)).products();
-  const double width = O / static_cast<double>(divide_up(p.O, 6));
+  const auto& kernels = sum_kernels<T>();
+  const double width = O / static_cast<double>(divide_up(p.O, kernels.dot_columns));
   const double row = static_cast<double>(p.KH * p.W) * C;  // of patches
   const double patch_loads = (width < O && row > near_elements ? 2 : 1) / width;
   const double loads = columns.sum([&](std::int64_t outputs) {
     const auto positions = static_cast<double>(std::max(outputs, std::min(p.N, some_images)));
-    const double height = std::min({8.0, std::floor(24 / std::ceil(width)), positions});
+    const double fitting = std::floor(static_cast<double>(kernels.dot_sums) / std::ceil(width));
+    const double height = std::min({static_cast<double>(kernels.dot_rows), fitting, positions});
     const double far = width * K > near_elements ? 1 : O * K > near_elements ? height / positions : 0;
     return patch_loads + (1 + far) / height;
   });

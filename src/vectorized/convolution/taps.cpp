@@ -112,14 +112,15 @@ double taps_cycles(const Problem& p) {
   const AxisInside columns = inside_of(columns_of(p));
   const double vectors = static_cast<double>(divide_up(p.O, gemm_kernels<T>().lanes));
   const double images = static_cast<double>(p.N * p.groups), rows = inside_of(rows_of(p)).products();
-  const std::int64_t together = std::min(p.N, some_images);
+  const std::int64_t together = std::min(p.N, some_images), tile = gemm_kernels<T>().tile_rows;
   const auto height = [&](std::int64_t outputs) {
     const std::int64_t positions = std::max(outputs, together);
-    return static_cast<double>(positions) / static_cast<double>(divide_up(positions, 12));
+    return static_cast<double>(positions) / static_cast<double>(divide_up(positions, tile));
   };
   const double products = columns.sum([&](std::int64_t outputs) {
     const double rows_of_tile = height(outputs);
-    return std::max(8 / (rows_of_tile * std::min(vectors, 2.0)), 1.0) * (1 + 1 / rows_of_tile) / (1 + 1.0 / 12);
+    return std::max(8 / (rows_of_tile * std::min(vectors, 2.0)), 1.0) * (1 + 1 / rows_of_tile) /
+           (1 + 1 / static_cast<double>(tile));
   });
   const bool whole = p.C == p.x_pitch && p.dilation_w == 1;  // a row of the kernel is one run
   const double tiles = columns.sum([&](std::int64_t outputs) { return 1 / height(outputs); });
