@@ -76,18 +76,30 @@ struct Tiles {
     return pairs * (1.5 + 0.04 * static_cast<double>(sizes.width + sizes.values)) * (sizes.causal ? 0.5 : 1);
   }
 
-  /// c (+)= a b for adjacent rows of a or (transposed) columns.
-  void multiply(T* c, std::int64_t c_row, const T* a, std::int64_t a_row, bool transposed, const T* b,
-                std::int64_t b_panel, std::int64_t m, std::int64_t n, std::int64_t k, bool accumulate) const {
-    gemm.multiply({.m = m,
-                   .n = n,
-                   .k = k,
-                   .a = a,
-                   .a_row = transposed ? 1 : a_row,
-                   .a_column = transposed ? a_row : 1,
-                   .b = b,
+  struct Rows {
+    const T* begin;
+    std::int64_t pitch;
+    bool columns = false;  ///< the matrix is the transpose
+  };
+  struct Panels {
+    const T* begin;
+    std::int64_t pitch;
+  };
+  struct Product {
+    std::int64_t m, n, k;
+  };
+  /// c (+)= a b.
+  void multiply(T* c, std::int64_t c_row, const Rows& a, const Panels& b, const Product& product,
+                bool accumulate) const {
+    gemm.multiply({.m = product.m,
+                   .n = product.n,
+                   .k = product.k,
+                   .a = a.begin,
+                   .a_row = a.columns ? 1 : a.pitch,
+                   .a_column = a.columns ? a.pitch : 1,
+                   .b = b.begin,
                    .b_row = gemm.panel_width,
-                   .b_panel = b_panel,
+                   .b_panel = b.pitch,
                    .c = c,
                    .c_row = c_row,
                    .accumulate = accumulate});
@@ -95,7 +107,7 @@ struct Tiles {
   /// scores [m, count] of rows with the keys (values) from `first` on, which are in panels of columns.
   void score(T* scores, const T* a, std::int64_t width, const T* panels_of_keys, std::int64_t first, std::int64_t m,
              std::int64_t count) const {
-    multiply(scores, block, a, width, false, panels_of_keys + first * width, width * gemm.panel_width, m, count, width,
+    multiply(scores, block, {a, width}, {panels_of_keys + first * width, width * gemm.panel_width}, {m, count, width},
              false);
   }
 };
@@ -148,8 +160,9 @@ void attention(Context& context, T* out, T* log_sum, const T* query, const T* ke
           if (seen > 0) t.row.weigh(row, seen, own.running[i], result + i * sizes.values, sizes.values);
           std::fill(row + seen, row + count, T(0));
         }
-        t.multiply(result, sizes.values, own.scores, t.block, false, own.values + first * t.gemm.panel_width,
-                   sizes.keys * t.gemm.panel_width, rows, sizes.values, count, true);
+        t.multiply(result, sizes.values, {own.scores, t.block},
+                   {own.values + first * t.gemm.panel_width, sizes.keys * t.gemm.panel_width},
+                   {rows, sizes.values, count}, true);
       });
       for (std::int64_t i = 0; i < rows; ++i) {
         const RunningSoftmax<T>& running = own.running[i];
@@ -224,14 +237,14 @@ void attention_backward(Context& context, T* grad_query, T* grad_key, T* grad_va
             std::fill(grads + seen, grads + count, T(0));
           }
           if (to_value != nullptr)
-            t.multiply(to_value + first * sizes.values, sizes.values, own.weights, t.block, true, own.grad_panels,
-                       rows * panel, count, sizes.values, rows, true);
+            t.multiply(to_value + first * sizes.values, sizes.values, {own.weights, t.block, true},
+                       {own.grad_panels, rows * panel}, {count, sizes.values, rows}, true);
           if (to_key != nullptr)
-            t.multiply(to_key + first * sizes.width, sizes.width, own.grads, t.block, true, own.query_panels,
-                       rows * panel, count, sizes.width, rows, true);
+            t.multiply(to_key + first * sizes.width, sizes.width, {own.grads, t.block, true},
+                       {own.query_panels, rows * panel}, {count, sizes.width, rows}, true);
           if (to_query != nullptr)
-            t.multiply(to_query, sizes.width, own.grads, t.block, false, own.keys + first * panel, sizes.keys * panel,
-                       rows, sizes.width, count, first > 0);
+            t.multiply(to_query, sizes.width, {own.grads, t.block}, {own.keys + first * panel, sizes.keys * panel},
+                       {rows, sizes.width, count}, first > 0);
         });
         if (to_query != nullptr) t.row.scale(to_query, to_query, t.scale, rows * sizes.width);
       }
