@@ -1,5 +1,7 @@
 // Stored numbers one by one: quantising, dequantising, sums, rescaling. The products are in quantized/.
 
+#include <type_traits>
+
 #include "vectorized/targets.hpp"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "vectorized/quantized.cpp"
@@ -77,6 +79,16 @@ void for_positions(Context& context, const QuantizedImages& s, Run&& run) {
   });
 }
 
+/// Rows of `channels` side by side, in pixels that lie `apart`; 0: in pixels of these alone, whose distance is known.
+template <int channels>
+void interleave(std::uint8_t* to, std::int64_t apart, const std::uint8_t (*rows)[256], std::int64_t count) {
+  const auto run = [=](auto distance) {
+    for (std::int64_t p = 0; p < count; ++p)
+      for (int j = 0; j < channels; ++j) to[p * distance + j] = rows[j][p];
+  };
+  apart == 0 ? run(std::integral_constant<int, channels>()) : run(apart);
+}
+
 void quantize(Context& context, std::uint8_t* out, const float* in, const QuantizedImages& s, const Rescale& rescale) {
   if (s.C == 1 || s.P == 1) {
     parallel_for(context, s.N * s.C * s.P, nanoseconds, [&](std::int64_t begin, std::int64_t end) {
@@ -92,12 +104,9 @@ void quantize(Context& context, std::uint8_t* out, const float* in, const Quanti
     for (std::int64_t c = 0; c < s.C; c += together) {
       const std::int64_t some = std::min(together, s.C - c);
       for (std::int64_t j = 0; j < some; ++j) HWY_DYNAMIC_DISPATCH(quantize_run)(stored[j], row(c + j), count, rescale);
-      if (some == 3 && s.C == 3)
-        for (std::int64_t p = 0; p < count; ++p)
-          for (std::int64_t j = 0; j < 3; ++j) to[p * 3 + j] = stored[j][p];
-      else
-        for (std::int64_t p = 0; p < count; ++p)
-          for (std::int64_t j = 0; j < some; ++j) to[p * s.C + c + j] = stored[j][p];
+      constexpr decltype(&interleave<1>) interleaves[together]{interleave<1>, interleave<2>, interleave<3>,
+                                                               interleave<4>};
+      interleaves[some - 1](to + c, some == s.C ? 0 : s.C, stored, count);
     }
   });
 }
