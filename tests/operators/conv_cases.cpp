@@ -49,6 +49,12 @@ Array convolution(const std::vector<Array>& in, const Conv2dOptions& options) {
   return y;
 }
 
+std::vector<double> thresholds_of(Activation activation) {
+  if (activation == Activation::relu6) return {6};
+  if (activation == Activation::hardswish) return {-3, 3};
+  return {};
+}
+
 struct Use {
   const char* name;
   Shape x, weight;
@@ -76,7 +82,14 @@ Sample sample(const Use& use, bool exact = false, bool large = false) {
           .terms = std::max(1.0, terms),
           .gradient_terms = std::max({1.0, terms, positions, static_cast<double>(use.weight[0]) * terms}),
           .large = large,
-          .roundings = kernels::by_output(use.options.activation) ? 1 : 2};  // 16 bits: then the activation's own
+          .roundings = kernels::by_output(use.options.activation) ? 1 : 2,  // 16 bits: then the activation's own
+          .thresholds = thresholds_of(use.options.activation),
+          .before =
+              [options = use.options](const std::vector<Array>& in) {
+                Conv2dOptions sums = options;
+                sums.activation = Activation::none;
+                return std::vector{convolution(in, sums)};
+              }};
 }
 
 // Convolutions side by side over one x, joined: a 3x3, a 1x1 with relu and a 5x5 without a bias.

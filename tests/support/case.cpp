@@ -1,6 +1,7 @@
 #include "support/case.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "support/checks.hpp"
 #include "tern/autograd/tape.hpp"
@@ -50,6 +51,25 @@ Array cotangent_of(const Shape& shape, std::size_t index, DType dtype) {
   return result;
 }
 
+namespace {
+
+/// Leaves out what Sample::thresholds says.
+std::vector<Array> cotangents_of(const Case& c, const std::vector<Tensor>& results) {
+  const DType dtype = c.rounded.value_or(c.dtype);
+  std::vector<Array> cotangents;
+  for (std::size_t i = 0; i < results.size(); ++i) cotangents.push_back(cotangent_of(results[i].shape(), i, dtype));
+  if (c.sample.thresholds.empty() || size_of(dtype) != 2) return cotangents;
+  const double spacing = dtype == DType::bfloat16 ? 0x1p-7 : 0x1p-10;
+  const std::vector<Array> sums = c.sample.before(reference_inputs({c.op, c.sample, dtype}));
+  for (std::size_t i = 0; i < sums.size(); ++i)
+    for (std::int64_t k = 0; k < sums[i].size(); ++k)
+      for (const double threshold : c.sample.thresholds)
+        if (std::abs(sums[i][k] - threshold) <= spacing * std::abs(threshold)) cotangents[i][k] = 0;
+  return cotangents;
+}
+
+}  // namespace
+
 std::vector<Tensor> results_of(const Case& c, const Mode& mode, Layout layout, int threads) {
   const std::vector<Tensor> inputs = make_inputs(c.op, c.sample, c.dtype, layout, c.special, c.rounded);
   const Device device(mode, device_options(threads));
@@ -63,11 +83,10 @@ std::vector<Array> gradients_of(const Case& c, const Mode& mode, Layout layout, 
   {
     const Device device(mode, device_options(threads));
     const std::vector<Tensor> results = c.sample.call(inputs);
+    const std::vector<Array> cotangents = cotangents_of(c, results);
     for (std::size_t i = 0; i < results.size(); ++i)
       if (static_cast<int>(i) < c.sample.gradient_outputs && results[i].requires_grad())
-        results[i].backward(
-            tensor_of(cotangent_of(results[i].shape(), i, c.rounded.value_or(c.dtype)), results[i].dtype()),
-            {.retain_graph = true});
+        results[i].backward(tensor_of(cotangents[i], results[i].dtype()), {.retain_graph = true});
   }
   std::vector<Array> gradients;
   for (std::size_t i = 0; i < inputs.size(); ++i) {

@@ -75,6 +75,10 @@ struct Sample {
   /// In the cases of large numbers this many of the first arguments are near the ends of the range, the others
   /// unchanged: a gradient that is a product of two large ones would overflow.
   std::size_t large_arguments = 100;
+  /// Where the gradient of an activation jumps, and what it was applied to. In 16 bits these sums are rounded: those
+  /// that may come to the other side of a threshold get no cotangent.
+  std::vector<double> thresholds = {};
+  Reference before = {};
 };
 
 /// A use that must throw.
