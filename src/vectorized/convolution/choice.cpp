@@ -222,6 +222,8 @@ Layout choose_layout(const Context& context, Problem problem) {
   const bool fills = problem.O >= 8 && problem.O % 8 == 0 && problem.K() >= 24;
   constexpr std::int64_t few = 16;
   if (fills && problem.O > few && problem.groups == 1) return Layout::channels_last;
+  // Many outputs that fill no vectors: the gradients are slow with channels last.
+  if (!fills && problem.O > few && problem.groups == 1 && problem.KH * problem.KW > 1) return Layout::channels_first;
   // Else what is faster, with a copy of the image in the other layout.
   const double copy = 1.4 * static_cast<double>(problem.N * problem.groups * problem.C * problem.plane());
   const double last = cycles_of<T>(problem) + (lies == Layout::channels_last ? 0 : copy);
