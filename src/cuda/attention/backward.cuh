@@ -85,8 +85,8 @@ __device__ __forceinline__ void differentiate(const Backward& pass, const Sizes&
   commit_copies();
   await_copies<0>();
   __syncthreads();
-  prepare_tile<Tile, rows, Width, threads>(own, sizes.scale);
-  if (!Tile::staged) prepare_tile<Tile, rows, Width, threads>(own_value, 1);
+  prepare_tile<Tile, rows, Width, threads>(own);
+  prepare_tile<Tile, rows, Width, threads>(own_value);
 
   using Sums = typename Tile::template Sums<Width>;
   Sums sums, value_sums;  // gradients of queries or keys, and of values
@@ -122,6 +122,7 @@ __device__ __forceinline__ void differentiate(const Backward& pass, const Sizes&
     if (sees) {
       typename Tile::template Sums<Step> weights, grads;
       Tile::template scores<Step, Width>(weights, own + warp * Tile::warp_rows * pitch<Width>, other);
+      scale_scores<Tile>(weights, sizes.scale);
 #pragma unroll
       for (int j = 0; j < weights.columns; ++j) {
         const float column_log = OfKeys ? columns[Tile::column(j)] : 0.0f;

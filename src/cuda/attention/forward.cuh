@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(32 * Warps, Resident) forward_kernel(Forward p
   commit_copies();
   await_copies<1>();
   __syncthreads();
-  prepare_tile<Tile, rows, Width, threads>(queries, sizes.scale);
+  prepare_tile<Tile, rows, Width, threads>(queries);
 
   typename Tile::template Sums<Width> sums;
   float top[Tile::rows], total[Tile::rows];  // the largest score; the sum of weights
@@ -62,6 +62,7 @@ __global__ void __launch_bounds__(32 * Warps, Resident) forward_kernel(Forward p
       copy_tile<Keys, Width, threads>(keys, key, begin + Keys, sizes.keys, sizes.width, sizes.packs);
     commit_copies();
     if (sees) {
+      scale_scores<Tile>(weights, sizes.scale);
       if (begin + Keys > sizes.keys || (sizes.causal && begin + Keys > own + 1)) {  // not every row sees every key
 #pragma unroll
         for (int i = 0; i < Tile::rows; ++i)

@@ -76,7 +76,6 @@ struct FusedTile {
   static __device__ __forceinline__ int value_column(int j) {
     return j / 4 * 32 + static_cast<int>(threadIdx.x) % 8 * 4 + j % 4;
   }
-  static __device__ __forceinline__ float prepared(float own) { return own; }
 
   /// scores = a b^T over the width.
   template <int Columns, int Width>
@@ -174,7 +173,6 @@ struct TensorTile {
   static __device__ __forceinline__ int row(int i) { return lane() / 4 + i % 2 * 8 + i / 2 * 16; }
   static __device__ __forceinline__ int column(int j) { return lane() % 4 * 2 + j % 2 + j / 2 * 8; }
   static __device__ __forceinline__ int value_column(int j) { return j / 8 * 32 + lane() % 4 * 8 + j % 8; }
-  static __device__ __forceinline__ float prepared(float own) { return rounded_tf32(own); }
   static __device__ __forceinline__ std::uint32_t rounded(float value) { return __float_as_uint(rounded_tf32(value)); }
 
   /// Four 8 x 4 blocks of floats: each group of eight lanes supplies the row addresses of one.
@@ -260,15 +258,26 @@ __device__ __forceinline__ float over_row(float value, Join join) {
   return value;
 }
 
-/// Scales a block's own rows, and rounds them to the tile's factor format.
+/// Rounds a block's own rows to the tile's factor format, unless that is float32.
 template <class Tile, int Rows, int Width, int Threads>
-__device__ __forceinline__ void prepare_tile(float* tile, float scale) {
+__device__ __forceinline__ void prepare_tile(float* tile) {
+  if constexpr (!Tile::staged) {
 #pragma unroll 4
-  for (int i = static_cast<int>(threadIdx.x); i < Rows * Width / 4; i += Threads) {
-    float4& four = *reinterpret_cast<float4*>(tile + i / (Width / 4) * pitch<Width> + i % (Width / 4) * 4);
-    four = {Tile::prepared(four.x * scale), Tile::prepared(four.y * scale), Tile::prepared(four.z * scale),
-            Tile::prepared(four.w * scale)};
+    for (int i = static_cast<int>(threadIdx.x); i < Rows * Width / 4; i += Threads) {
+      float4& four = *reinterpret_cast<float4*>(tile + i / (Width / 4) * pitch<Width> + i % (Width / 4) * 4);
+      four = {rounded_tf32(four.x), rounded_tf32(four.y), rounded_tf32(four.z), rounded_tf32(four.w)};
+    }
   }
+}
+
+/// Products of queries and keys become scores. The scale comes behind the sum, so that both passes, whose factors stand
+/// on either side, have the same bits: the weights of large scores depend on their last one.
+template <class Tile, class Scores>
+__device__ __forceinline__ void scale_scores(Scores& scores, float scale) {
+#pragma unroll
+  for (int i = 0; i < Tile::rows; ++i)
+#pragma unroll
+    for (int j = 0; j < scores.columns; ++j) scores.at(i, j) *= scale;
 }
 
 /// Writes a warp's results times `factor(i)` to the rows from `first` on of a matrix [count, width].
