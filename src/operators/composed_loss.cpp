@@ -105,9 +105,14 @@ Tensor kl_div(const Tensor& log_probabilities, const Tensor& target, bool log_ta
   if (traces()) [[unlikely]]
     return traced("kl_div", log_probabilities, target, log_target, reduce);
   return pointwise("kl_div", log_probabilities, target, reduce, [log_target](const Tensor& x, const Tensor& t) {
-    if (log_target) return mul(exp(t), sub(t, x));
+    // One after another: in which order gradients are added up must not depend on the compiler.
+    if (log_target) {
+      const Tensor apart = sub(t, x), weight = exp(t);
+      return mul(weight, apart);
+    }
     const Tensor nothing = equal(t, 0);  // 0 log 0 is 0
-    return sub(mul(t, log(replace(t, nothing, 1))), mul(t, x));
+    const Tensor crossed = mul(t, x), own = mul(t, log(replace(t, nothing, 1)));
+    return sub(own, crossed);
   });
 }
 
@@ -132,8 +137,10 @@ Tensor sigmoid_focal_loss(const Tensor& logits, const Tensor& target, double alp
   return pointwise("sigmoid_focal_loss", logits, target, reduce, [&](const Tensor& x, const Tensor& t) {
     // The probability of the other class, computed from both sides so that it keeps its digits near 0.
     const Tensor labels = t.detach(), others = sub(1, labels);
-    const Tensor wrong = add(mul(sigmoid(x), others), mul(sigmoid(neg(x)), labels));
-    const Tensor losses = mul(binary_cross_entropy_with_logits(x, labels, Reduce::none), pow(wrong, gamma));
+    // One after another, as in kl_div.
+    const Tensor missed = mul(sigmoid(neg(x)), labels), mistaken = mul(sigmoid(x), others);
+    const Tensor focus = pow(add(mistaken, missed), gamma);
+    const Tensor losses = mul(binary_cross_entropy_with_logits(x, labels, Reduce::none), focus);
     return alpha < 0 ? losses : mul(losses, add(mul(labels, alpha), mul(others, 1 - alpha)));
   });
 }

@@ -206,8 +206,11 @@ std::vector<Tensor> lstm(const Tensor& x, const Tensor& hidden, const Tensor& ce
                      const Tensor in = sigmoid(gate(0, states[1], 0));
                      const Tensor kept = options.input_forget ? sub(1, in) : sigmoid(gate(1, states[1], 1));
                      const Tensor candidate = tanh(limited(layer.gate(sum, 2), options.clip));
-                     states[1] = add(mul(kept, states[1]), mul(in, candidate));
-                     states[0] = mul(sigmoid(gate(3, states[1], 2)), tanh(states[1]));
+                     // One after another: in which order gradients are added up must not depend on the compiler.
+                     const Tensor entering = mul(in, candidate);
+                     states[1] = add(mul(kept, states[1]), entering);
+                     const Tensor shown = tanh(states[1]);
+                     states[0] = mul(sigmoid(gate(3, states[1], 2)), shown);
                    });
 }
 

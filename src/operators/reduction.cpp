@@ -261,7 +261,7 @@ Tensor product_along(const Tensor& x, int dim) {
   if (size == 0) return add(sum(x, dim, true), 1);
   Tensor left = x;
   for (; size > 1; size = size / 2 + size % 2) {
-    const Tensor pairs = mul(left.slice(dim, 0, size - size % 2, 2), left.slice(dim, 1, size, 2));
+    const Tensor odd = left.slice(dim, 1, size, 2), pairs = mul(left.slice(dim, 0, size - size % 2, 2), odd);
     left = size % 2 == 0 ? pairs : cat({pairs, left.slice(dim, size - 1, size)}, dim);
   }
   return left;

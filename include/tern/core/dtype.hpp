@@ -110,7 +110,12 @@ constexpr std::size_t size_of(DType dtype) { return facts_of(dtype).size; }
 constexpr std::string_view name_of(DType dtype) { return facts_of(dtype).name; }
 constexpr bool is_floating(DType dtype) { return facts_of(dtype).kind == Kind::floating; }
 
+/// For streams of the standard library, whose header is not needed here.
 template <class Stream>
+requires requires {
+  typename Stream::char_type;
+  typename Stream::traits_type;
+}
 Stream& operator<<(Stream& stream, DType dtype) {
   stream << name_of(dtype);
   return stream;
