@@ -34,8 +34,8 @@ extern const Algorithm grouped_grad_weight_first, grouped_grad_weight_last;
 // preferred to the library, `last` if not.
 extern const Algorithm implicit_forward_first, implicit_forward_last;
 extern const Algorithm implicit_grad_x_first, implicit_grad_x_last, implicit_grad_weight;
-// The same for 16 bits (implicit_halves.cu), which also adds Arrays::added: `first` for little work.
-extern const Algorithm implicit_halves_first, implicit_halves_last;
+// The same for 16 bits (implicit_halves.cu), which also adds Arrays::added.
+extern const Algorithm implicit_halves;
 // Engines of cuDNN, with factors in bfloat16 or float32. Bias and activation run in a separate pass, or as the engine's
 // `fused_epilogue`; the gradient of x may use a forward engine on the `flipped` weight; gradients are converted from
 // bfloat16, or written in their `place` (library.cu).

@@ -26,11 +26,20 @@ constexpr int most_threads = 256, lanes = 32;
 template <class T, class E>
 __device__ __forceinline__ void stage_weights(T* shared, const E* weight, int first, int width, int channels,
                                               int taps) {
+  constexpr int at_once = 8;  // loads in flight
   const int threads = static_cast<int>(blockDim.x * blockDim.y);
   const int count = min(width, channels - first) * taps;
-  for (int i = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x); i < count; i += threads) {
-    const int channel = i / taps;
-    shared[(i - channel * taps) * width + channel] = widened(weight[static_cast<std::int64_t>(first) * taps + i]);
+  const E* const own = weight + static_cast<std::int64_t>(first) * taps;
+  for (int i = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x); i < count; i += at_once * threads) {
+    T values[at_once];
+#pragma unroll
+    for (int j = 0; j < at_once; ++j)
+      if (i + j * threads < count) values[j] = widened(own[i + j * threads]);
+#pragma unroll
+    for (int j = 0; j < at_once; ++j) {
+      const int at = i + j * threads, channel = at / taps;
+      if (at < count) shared[(at - channel * taps) * width + channel] = values[j];
+    }
   }
   __syncthreads();
 }
@@ -181,43 +190,32 @@ void run_any(const Context& context, const Problem& p, const Arrays& arrays) {
          p.pass == Pass::grad_x, on.activation);
 }
 
-/// Channels last. Vertically adjacent rows share what they read, as long as there are enough blocks for the card; few
-/// blocks become smaller ones.
-template <bool back, int K, int S, int R, class E>
-void run_lasting(const Context& context, const Problem& p, const Arrays& arrays, Work work) {
+/// Channels last.
+template <bool back, int K, int S, class E>
+void run_lasting(const Context& context, const Problem& p, const Arrays& arrays) {
+  constexpr int R = K == 3 ? 4 : 8;
+  Work work = work_of(p);
   const std::int64_t strips = Window<back, K, S, R>::strips(work.strip.written, work.strip.pad);
   work.strips = Divisor<std::uint32_t>(strips);
-  int threads = most_threads;
-  work.rows_each = 8;
-  const auto blocks = [&](int rows) {
-    return ceil_div(work.images * ceil_div(work.across.written, work.rows_each) * strips, rows);
+  const Lanes lay(p.C / 4, most_threads, lanes);
+  // Vertically adjacent rows share what they read, as long as there are enough blocks for the card.
+  const auto blocks = [&] {
+    return ceil_div(work.images * ceil_div(work.across.written, work.rows_each) * strips, lay.rows);
   };
-  const auto lay = [&] { return Lanes(p.C / 4, threads, lanes); };
-  while (work.rows_each > 1 && blocks(lay().rows) * lay().tiles < card().multiprocessors * 4ll) work.rows_each /= 2;
-  while (threads > 32 && blocks(lay().rows) * lay().tiles < card().multiprocessors) threads /= 2;
-  const Lanes used = lay();
+  work.rows_each = 8;
+  while (work.rows_each > 1 && blocks() * lay.tiles < card().multiprocessors * 4ll) work.rows_each /= 2;
   work.parts = Divisor<std::uint32_t>(ceil_div(work.across.written, work.rows_each));
   const Operands<E> on(p, arrays);
   launch(context,
-         Grid(dim3(static_cast<unsigned>(blocks(used.rows)), static_cast<unsigned>(used.tiles)),
-              dim3(static_cast<unsigned>(used.lanes), static_cast<unsigned>(used.rows)),
-              sizeof(float) * 4 * static_cast<std::size_t>(used.lanes) * K * K),
+         Grid(dim3(static_cast<unsigned>(blocks()), static_cast<unsigned>(lay.tiles)),
+              dim3(static_cast<unsigned>(lay.lanes), static_cast<unsigned>(lay.rows)),
+              sizeof(float) * 4 * static_cast<std::size_t>(lay.lanes) * K * K),
          lasting_kernel<back, K, S, R, E>, on.to, on.from, on.weight, on.bias, work, on.activation);
-}
-
-/// Long strips read little twice, short ones occupy more multiprocessors. The sums are the same.
-template <bool back, int K, int S, class E>
-void run_strips_of(const Context& context, const Problem& p, const Arrays& arrays) {
-  const Work work = work_of(p);
-  constexpr std::int64_t strip = 8, enough = 512;  // threads of a multiprocessor
-  const std::int64_t many = p.C / 4 * work.images * work.across.written * ceil_div(work.strip.written, strip);
-  if (K == 3 || many < enough * card().multiprocessors) return run_lasting<back, K, S, 4, E>(context, p, arrays, work);
-  if constexpr (K > 3) run_lasting<back, K, S, strip, E>(context, p, arrays, work);
 }
 
 template <bool back, int K, int S>
 void run_strips(const Context& context, const Problem& p, const Arrays& arrays) {
-  if (p.channels_last()) return run_strips_of<back, K, S, float>(context, p, arrays);
+  if (p.channels_last()) return run_lasting<back, K, S, float>(context, p, arrays);
   constexpr int R = K == 3 ? 4 : 8;
   Work work = work_of(p);
   const std::int64_t strips = Window<back, K, S, R>::strips(work.strip.written, work.strip.pad);
@@ -240,8 +238,8 @@ void run(Context& context, const Problem& p, const Arrays& arrays, int, void*) {
 
 void run_halves(Context& context, const Problem& p, const Arrays& arrays, int, void*) {
   with_kernel(p, [&](auto size, auto stride) {
-    p.stored == Element::float16 ? run_strips_of<false, size.value, stride.value, Float16>(context, p, arrays)
-                                 : run_strips_of<false, size.value, stride.value, BFloat16>(context, p, arrays);
+    p.stored == Element::float16 ? run_lasting<false, size.value, stride.value, Float16>(context, p, arrays)
+                                 : run_lasting<false, size.value, stride.value, BFloat16>(context, p, arrays);
   });
 }
 

@@ -1,5 +1,5 @@
-// Forward convolutions of 16 bits as implicit products on tensor cores, channels last. The library's engines multiply
-// faster; for little work, such as one image's, their start and end take longer than ours.
+// Forward convolutions of 16 bits as implicit products on tensor cores, channels last, for what no engine of the
+// library runs and for trials: its engines are faster (benchmarks/results/halves.md).
 
 #include "cuda/convolution/algorithms.cuh"
 #include "cuda/convolution/packed.cuh"
@@ -92,13 +92,6 @@ bool fits(const Problem& requested) {
   return packed.C > 0 && packed.KH * packed.KW > 0 && implicit_tiles::counts(packed, 2) &&
          packed.positions() * packed.y_channels < most;
 }
-bool fits_first(const Problem& requested) {
-  constexpr double little = 2.5e8;  // multiply-adds
-  return static_cast<double>(requested.outputs()) * static_cast<double>(requested.C * requested.KH * requested.KW) <=
-             little &&
-         fits(requested);
-}
-
 template <class T>
 void run_halves(Context& context, const Problem& requested, const Problem& packed, const Arrays& arrays) {
   constexpr double rate = 400;
@@ -135,7 +128,6 @@ struct Implicit {
 
 }  // namespace
 
-const Algorithm implicit_halves_first = Around<task_of, Implicit>::algorithm("implicit", fits_first);
-const Algorithm implicit_halves_last = Around<task_of, Implicit>::algorithm("implicit", fits);
+const Algorithm implicit_halves = Around<task_of, Implicit>::algorithm("implicit", fits);
 
 }  // namespace tern::cuda::convolution
