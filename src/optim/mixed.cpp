@@ -78,7 +78,8 @@ Tensor GradScaler::unscale(const Tensor& scaled) const { return scaled / scale_.
 
 namespace {
 
-/// Whether all gradients are finite, on the device. Neither infinity nor NaN vanishes in a sum.
+/// Whether all gradients are finite, on the device; undefined if there are none. Neither infinity nor NaN vanishes in a
+/// sum.
 Tensor all_finite(const std::vector<Tensor>& parameters) {
   if (const SumOfSquares over_ranks = sum_over_ranks.load()) {  // other ranks may have parts
     std::vector<Tensor> sums;
@@ -86,12 +87,15 @@ Tensor all_finite(const std::vector<Tensor>& parameters) {
       sums.push_back(parameter.grad().defined() ? operators::sum(parameter.grad().to(DType::float64)).reshape({1})
                                                 : Tensor{});
     const Tensor total = over_ranks(parameters, sums);
-    return total.defined() ? operators::isfinite(total).reshape({}) : operators::isfinite(scalar(0.0f));
+    return total.defined() ? operators::isfinite(total).reshape({}) : Tensor{};
   }
-  Tensor total = scalar(0.0f);
-  for (const Tensor& parameter : parameters)
-    if (parameter.grad().defined()) total = total + operators::sum(parameter.grad()).to(DType::float32);
-  return operators::isfinite(total);
+  Tensor total;
+  for (const Tensor& parameter : parameters) {
+    if (!parameter.grad().defined()) continue;
+    const Tensor sum = operators::sum(parameter.grad()).to(DType::float32);
+    total = total.defined() ? total + sum : sum;
+  }
+  return total.defined() ? operators::isfinite(total) : Tensor{};
 }
 
 /// What a step may change, by name: the parameters with a gradient and the optimiser's tensors.
@@ -109,7 +113,8 @@ nn::State changeable(const MasterWeights& weights, const Optimizer& optimizer) {
 void GradScaler::step(MasterWeights& weights, Optimizer& optimizer, const std::function<void()>& change) {
   const NoGrad no_grad;
   weights.load_gradients(1.0 / scale_);
-  const Tensor finite = all_finite(weights.parameters());
+  Tensor finite = all_finite(weights.parameters());
+  if (!finite.defined()) finite = operators::isfinite(scale_);  // without gradients nothing overflows
   if (change) change();
   nn::State before;
   for (const auto& [name, tensor] : changeable(weights, optimizer)) before.emplace(name, tensor.clone());

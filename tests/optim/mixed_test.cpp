@@ -120,6 +120,26 @@ TEST_CASE("mixed: a small network learns in 16 bits", "[optim][mixed]") {
   }
 }
 
+TEST_CASE("mixed: a step with a scaled loss is recorded", "[optim][mixed]") {
+  const Device device("debug");
+  Generator generator{7};
+  nn::Linear net{8, 4, {}, generator};
+  optim::MasterWeights masters{net.parameters()};
+  optim::SGD sgd{masters.parameters(), {.learning_rate = 0.1, .momentum = 0.9}};
+  optim::GradScaler scaler;
+  const Tensor x = randn({16, 8}, generator), labels = randint(0, 4, {16}, generator);
+  Step step{[&](const Tensor& in, const Tensor& targets) {
+    const Tensor loss = op::cross_entropy(net(in), targets);
+    net.zero_grad();
+    scaler.scale(loss).backward();
+    scaler.step(masters, sgd);
+    return loss;
+  }};
+  for (int i = 0; i < 4; ++i) step(x, labels);
+  INFO(step.unrecorded());
+  CHECK(step.replays() > 0);
+}
+
 TEST_CASE("mixed: the scale never becomes infinite, from where it would not come back", "[optim][mixed]") {
   for (const optim::GradScalerOptions& options :
        {optim::GradScalerOptions{.scale = HUGE_VAL}, {.scale = 1e39}, {.scale = std::nan("")}, {.growth = HUGE_VAL}})
