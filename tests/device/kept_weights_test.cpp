@@ -1,5 +1,6 @@
 // Weights that the vectorized mode packed or transformed, and keeps for the next inference.
 
+#include <cmath>
 #include <thread>
 
 #include "support/catch.hpp"
@@ -136,6 +137,27 @@ TEST_CASE("kept weights: each problem and algorithm has its own", "[device]") {
   for (int i = 0; i < 3; ++i) {
     std::size_t next = 0;
     each([&] { CHECK(convolution() == expected[next++]); });
+  }
+}
+
+// Where a weight is not finite, padding may not be skipped, and `depthwise` derives something else from its weights.
+TEST_CASE("kept weights: an infinite weight with and without padding", "[device]") {
+  const Device device{"vectorized"};
+  const NoGrad none;
+  const Limit limit(64 * megabytes);
+  const ForcedAlgorithm forced{"conv2d", "depthwise"};
+  const auto comparable = [](std::vector<double> values) {
+    for (double& value : values)
+      if (std::isnan(value)) value = 12345;
+    return values;
+  };
+  Convolution convolution(1, 16);
+  convolution.weight.slice(0, 3, 4).fill_(HUGE_VAL);
+  for (const std::int64_t padding : {0, 1, 0, 1}) {
+    INFO(padding);
+    convolution.options.padding = padding;
+    const std::vector<double> expected = comparable(convolution.fresh());
+    for (int call = 0; call < 4; ++call) CHECK(comparable(convolution()) == expected);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <new>
 #include <string>
+#include <tuple>
 #include <utility>
 
 namespace tern::vectorized::convolution {
@@ -20,11 +21,12 @@ struct Key {
   kernels::WeightVersion version;
   Problem problem;
   std::string algorithm;
+  std::size_t bytes;  ///< of what is derived: `depthwise` has two plans, by whether its padding may be skipped
 
   bool operator<(const Key& other) const {
     if (version < other.version) return true;
     if (other.version < version) return false;
-    return problem != other.problem ? problem < other.problem : algorithm < other.algorithm;
+    return std::tie(problem, algorithm, bytes) < std::tie(other.problem, other.algorithm, other.bytes);
   }
 };
 
@@ -42,7 +44,8 @@ class Store {
     return *store;
   }
 
-  Kept find(const Key& key, std::size_t bytes) {
+  Kept find(const Key& key) {
+    const std::size_t bytes = key.bytes;
     const std::scoped_lock lock(mutex_);
     ++calls_;
     const auto found = entries_.find(key);
@@ -58,7 +61,7 @@ class Store {
     order_.splice(order_.begin(), order_, entry.place);
     if (entry.ready) {
       ++found_;
-      return {entry.data, true};
+      return {entry.data, bytes, true};
     }
     if (entry.data != nullptr || bytes == 0 || !make_room(bytes, most_entries)) return {};
     void* const memory = ::operator new(bytes, alignment, std::nothrow);
@@ -66,7 +69,7 @@ class Store {
     entry.data.reset(memory, [](void* pointer) { ::operator delete(pointer, alignment); });
     entry.bytes = bytes;
     bytes_ += bytes;
-    return {entry.data, false};
+    return {entry.data, bytes, false};
   }
 
   void ready(const Key& key, const Kept& kept) {
@@ -143,18 +146,18 @@ class Store {
 Kept kept_weights(const kernels::WeightVersion& version, const Problem& problem, std::string_view algorithm,
                   std::size_t bytes) {
   kernels::DerivedWeights* const own = kernels::derived_weights;
-  if (own == nullptr) return Store::all().find({version, problem, std::string(algorithm)}, bytes);
+  if (own == nullptr) return Store::all().find({version, problem, std::string(algorithm), bytes});
   const std::size_t number = own->next++;
   if (number == own->arrays.size()) own->arrays.push_back({algorithm, bytes});
   auto& array = own->arrays[number];
-  if (array.data != nullptr && array.algorithm == algorithm && array.bytes == bytes) return {array.data, true};
-  Kept found = Store::all().find({version, problem, std::string(algorithm)}, bytes);
+  if (array.data != nullptr && array.algorithm == algorithm && array.bytes == bytes) return {array.data, bytes, true};
+  Kept found = Store::all().find({version, problem, std::string(algorithm), bytes});
   if (found.ready) array = {algorithm, bytes, found.data};
   return found;
 }
 
 void keep(const kernels::WeightVersion& version, const Problem& problem, std::string_view algorithm, const Kept& kept) {
-  Store::all().ready({version, problem, std::string(algorithm)}, kept);
+  Store::all().ready({version, problem, std::string(algorithm), kept.bytes}, kept);
 }
 
 KeptCount kept_count() { return Store::all().count(); }

@@ -13,11 +13,12 @@ namespace tern::vectorized::convolution {
 /// A call's view of the cache. `data` is null if nothing is cached: the call prepares its weights in scratch.
 struct Kept {
   std::shared_ptr<void> data;
+  std::size_t bytes = 0;
   bool ready = false;  ///< if false, this call fills it, and then calls `keep`
 };
 
-/// The cached weights for this problem and algorithm. The first call leaves a note, the second one gets memory to fill,
-/// later ones read it. Thread-safe.
+/// The cached weights for this problem, algorithm and size. The first call leaves a note, the second one gets memory to
+/// fill, later ones read it. Thread-safe.
 Kept kept_weights(const kernels::WeightVersion& version, const Problem& problem, std::string_view algorithm,
                   std::size_t bytes);
 /// `kept` is filled: later calls read it.
