@@ -169,7 +169,10 @@ std::string check_special(const Case& c, const Mode& mode) {
   const bool is_exact = c.sample.exact && (c.sample.terms == 1 || c.special <= Special::infinity);
   // docs/numbers.md: a NaN reaches further in convolutions on devices, and in causal attention.
   const bool convolves = c.op.name.starts_with("conv") || c.op.name == "inverted_residual";
-  const bool further = (!mode.memory->host_accessible() && convolves) || c.op.family == "attention";
+  // Where factors are rounded, a sum near the bound of a relu may be 0 here and not there: an infinite weight makes NaN
+  // of 0.
+  const bool clips = c.op.name == "inverted_residual" && check_options().precision != Precision::strict;
+  const bool further = (!mode.memory->host_accessible() && convolves) || c.op.family == "attention" || clips;
   const bool spreads = further && c.special <= Special::infinity;
   const auto compared = [&](const std::vector<Array>& got, const std::vector<Array>& expected, double unit,
                             const char* what, double magnitude) {
