@@ -20,6 +20,7 @@ logs=$(cd first-minutes && pwd)
 run_one() {
   local folder log=$logs/$1-$2-$3.log begin first='' line
   folder=$(mktemp -d)
+  chmod 755 "$folder"  # a test runs the program as another user
   git clone -q "$root" "$folder/tern"
   git -C "$folder/tern" checkout -q "$1"
   cd "$folder/tern"

@@ -320,6 +320,10 @@ TEST_CASE("resume: a full disk and a read-only folder cost no checkpoint", "[too
   fs::create_directory(folder / "locked");
   fs::permissions(folder / "locked", fs::perms(0555));
   const Outcome locked = tern(training("locked/r"), {.folder = folder.path(), .nobody = true});
+  if (locked.code == 127 && locked.err.empty()) {  // below a folder of root alone
+    WARN("skipped the read-only folder: no other user may run " << program_path);
+    return;
+  }
   CHECK(locked.code == 3);
   CHECK_THAT(locked.err, ContainsSubstring("locked/r"));
   CHECK_THAT(locked.err, ContainsSubstring("Permission denied"));
