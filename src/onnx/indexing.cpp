@@ -12,7 +12,7 @@ namespace {
 /// Positions as int64 from 0 on; negative ones count from the end.
 Tensor positions(const Call& call, int input, std::int64_t size) {
   const Tensor& given = call.input(input);
-  const Tensor index = given.dtype() == DType::int64 ? given : op::cast(given, DType::int64);
+  Tensor index = given.dtype() == DType::int64 ? given : op::cast(given, DType::int64);
   if (call.knows(input)) {
     const std::vector<std::int64_t> values = call.known_integers(input);
     if (std::ranges::none_of(values, [](std::int64_t each) { return each < 0; })) return index;

@@ -135,7 +135,11 @@ Weights quantized_weights(const Structure& structure, const Node& node, double x
       return 255 * std::max(above, -below);
     };
     // The other half is the sum's. Beyond some ten thousand terms the weights have to be smaller for that.
-    for (double most = store(); most > 0x1p30; most = store()) scale *= most / 0x1p30 + 1e-3;
+    double most = store();
+    while (most > 0x1p30) {
+      scale *= most / 0x1p30 + 1e-3;
+      most = store();
+    }
     result.scale.push_back(scale);
     result.sum.push_back(sum);
   }

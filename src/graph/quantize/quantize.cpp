@@ -108,7 +108,7 @@ class Quantizer {
 
   Graph run(QuantizeReport& report) {
     measure(report);
-    const Graph real = finished(structure_);
+    Graph real = finished(structure_);
     Graph made = choose(report, real);
     report.error = difference_of(made, real, batches_);
     if (options_.repeats > 0) {
