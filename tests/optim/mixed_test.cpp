@@ -96,6 +96,21 @@ TEST_CASE("mixed: the scale scales the loss and is saved", "[optim][mixed]") {
   CHECK_THROWS_AS(optim::GradScaler({.interval = 0}), Error);
 }
 
+namespace {
+
+/// A step with a scaled loss; all of it outlives the step.
+Step scaled_step(nn::Module& net, optim::MasterWeights& masters, optim::SGD& sgd, optim::GradScaler& scaler) {
+  return Step([&](const Tensor& x, const Tensor& targets) {
+    const Tensor loss = op::cross_entropy(net(x), targets);
+    net.zero_grad();
+    scaler.scale(loss).backward();
+    scaler.step(masters, sgd);
+    return loss;
+  });
+}
+
+}  // namespace
+
 TEST_CASE("mixed: a small network learns in 16 bits", "[optim][mixed]") {
   for (const DType dtype : {DType::bfloat16, DType::float16}) {
     Generator generator{7};
@@ -106,13 +121,7 @@ TEST_CASE("mixed: a small network learns in 16 bits", "[optim][mixed]") {
     optim::MasterWeights masters{net.parameters()};
     optim::SGD sgd{masters.parameters(), {.learning_rate = 0.1, .momentum = 0.9}};
     optim::GradScaler scaler;
-    Step step{[&](const Tensor& in, const Tensor& targets) {
-      const Tensor loss = op::cross_entropy(net(in), targets);
-      net.zero_grad();
-      scaler.scale(loss).backward();
-      scaler.step(masters, sgd);
-      return loss;
-    }};
+    Step step = scaled_step(net, masters, sgd, scaler);
     const double first = step(x, labels).item();
     double last = first;
     for (int i = 0; i < 40; ++i) last = step(x, labels).item();
@@ -128,13 +137,7 @@ TEST_CASE("mixed: a step with a scaled loss is recorded", "[optim][mixed]") {
   optim::SGD sgd{masters.parameters(), {.learning_rate = 0.1, .momentum = 0.9}};
   optim::GradScaler scaler;
   const Tensor x = randn({16, 8}, generator), labels = randint(0, 4, {16}, generator);
-  Step step{[&](const Tensor& in, const Tensor& targets) {
-    const Tensor loss = op::cross_entropy(net(in), targets);
-    net.zero_grad();
-    scaler.scale(loss).backward();
-    scaler.step(masters, sgd);
-    return loss;
-  }};
+  Step step = scaled_step(net, masters, sgd, scaler);
   for (int i = 0; i < 4; ++i) step(x, labels);
   INFO(step.unrecorded());
   CHECK(step.replays() > 0);

@@ -1,12 +1,22 @@
 #pragma once
-// Numbers that the blocks of a cluster write into each other's shared memory, counted where they arrive (st.async and
-// mbarrier in PTX). At a barrier of the cluster instead, every block would wait until its results are in memory, too.
+// How the blocks of a cluster wait for each other: all at a barrier, or each for the numbers that others write into its
+// shared memory, counted where they arrive (st.async and mbarrier in PTX). At a barrier every block also waits until
+// its results are in memory.
 
+#include <cooperative_groups.h>
 #include <cuda_runtime.h>
 
 #include <cstdint>
 
 namespace tern::cuda::recurrence {
+
+/// Waits for the other threads of the block and, if there are several, of the cluster's `spread` blocks.
+__device__ __forceinline__ void meet(int spread) {
+#if __CUDA_ARCH__ >= 900
+  if (spread > 1) return cooperative_groups::this_cluster().sync();
+#endif
+  __syncthreads();
+}
 
 /// Two barriers that are used in turn. A block sends for a turn only after it has what was sent for the one before.
 class Arrivals {

@@ -2,8 +2,6 @@
 // One kernel for a whole sequence of a layer whose weights fit into the registers of one block or one cluster: after
 // each round, a block writes its part of the state into the shared memory of all.
 
-#include <cooperative_groups.h>
-
 #include "cuda/recurrent/arrivals.cuh"
 #include "cuda/recurrent/plan.cuh"
 #include "cuda/recurrent/work.cuh"
@@ -48,14 +46,6 @@ struct UnitWeights {
   }
 };
 
-/// Waits for the other threads of the block and, if there are several, of the cluster's blocks.
-__device__ __forceinline__ void meet_cluster(int spread) {
-#if __CUDA_ARCH__ >= 900
-  if (spread > 1) return cooperative_groups::this_cluster().sync();
-#endif
-  __syncthreads();
-}
-
 /// Thread t multiplies for unit t % units, its t / units -th `others`, and finishes an item of that unit. There are two
 /// copies of the states, since one block may still read a round's while another sends the next. What an item reads from
 /// memory is requested a round ahead, and waits in shared memory, since registers are full.
@@ -96,7 +86,7 @@ __global__ void __launch_bounds__(ClusterPlan::threads_of(Work::sums* Work::made
       carry = work.carried(0, n, unit);
       *item = work.load(0, n, unit);
     }
-    meet_cluster(plan.spread);
+    meet(plan.spread);
     for (int round = 0; round < rounds; ++round) {
       typename Work::Item next{};
       if (has_item && round + 1 < rounds) next = work.load(round + 1, n, unit);

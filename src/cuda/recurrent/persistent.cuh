@@ -5,6 +5,7 @@
 #include <cooperative_groups.h>
 
 #include "cuda/async_copy.cuh"
+#include "cuda/recurrent/arrivals.cuh"
 #include "cuda/recurrent/warp_product.cuh"
 #include "cuda/recurrent/work.cuh"
 
@@ -27,14 +28,6 @@ __device__ __forceinline__ void await_all(const int* flags, int count, int round
     do asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(finished) : "l"(flags + i) : "memory");
     while (finished < round);
   }
-  __syncthreads();
-}
-
-/// Waits for the other threads of the block or, if there are several blocks in a cluster, of the cluster.
-__device__ __forceinline__ void meet(const Plan& plan) {
-#if __CUDA_ARCH__ >= 900
-  if (plan.spread > 1) return cooperative_groups::this_cluster().sync();
-#endif
   __syncthreads();
 }
 
@@ -94,7 +87,7 @@ __global__ void __launch_bounds__(most_warps * 32, 1)
     return inside ? work.factor((first_row + row) % Work::sums, u, k) : 0.0f;
   });
   for (int i = thread; i < 2 * plan.tile * plan.stride; i += static_cast<int>(blockDim.x)) tiles[i] = 0;
-  meet(plan);  // before anybody writes into another block's memory
+  meet(plan.spread);  // before anybody writes into another block's memory
 
   float* partial[Product::tiles];
 #pragma unroll
@@ -137,7 +130,7 @@ __global__ void __launch_bounds__(most_warps * 32, 1)
         copy_of_partials = (copy_of_partials + 1) % plan.copies();
         product.multiply(tiles + turn % 2 * plan.tile * plan.stride + warp_column, plan.stride, count, partial, place,
                          plan.pitch);
-        meet(plan);
+        meet(plan.spread);
         if (has_item)
           for (int s = 0; s < Work::sums; ++s)
             for (int c = 0; c < plan.partials(); ++c)

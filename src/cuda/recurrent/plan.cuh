@@ -77,8 +77,8 @@ inline Plan plan_of(const Layer& layer, int units, int vectors, int kind, bool t
   plan.shared = bytes(tile);
   plan.groups = static_cast<int>(groups);
   plan.parts = static_cast<int>(parts);
-  // Clocks, fitted to 250 layers on an H200, 128 to 1,024 units (benchmarks/results/onnx.md): a round and its tiles,
-  // multiplying on the busiest scheduler or the tensor cores, what all blocks read, and the partial sums.
+  // Clocks, fitted to 122 forward passes on an H200, 128 to 1,024 units (benchmarks/results/onnx.md): a round and its
+  // tiles, multiplying on the busiest scheduler or the tensor cores, what all blocks read, and the partial sums.
   constexpr double clocks = 1.7e3;  // a microsecond's
   const double turns = static_cast<double>(ceil_div(own, least)), tiles = static_cast<double>(ceil_div(own, tile));
   const double warps_in_turn = (plan.warps() + 3) / 4;

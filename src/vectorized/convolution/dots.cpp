@@ -3,11 +3,9 @@
 // are left to `rows`.
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 
-#include "vectorized/convolution/finite.hpp"
-#include "vectorized/convolution/inside.hpp"
+#include "vectorized/convolution/skipping.hpp"
 #include "vectorized/gemm.hpp"
 #include "vectorized/sums.hpp"
 
@@ -18,39 +16,27 @@ namespace {
 constexpr double near_elements = 8 * 1024, far_elements = 256 * 1024;
 
 template <class T>
-class DotProducts : public Plan<T> {
+class DotProducts : public Skipping<T> {
  public:
-  DotProducts(const Problem& problem, const Arrays<T>& arrays) : problem_(problem), arrays_(arrays), inside_(problem) {}
-  int phases() const override { return 2; }
-  std::int64_t shared() const override { return packed() + WeightsFound<T>::size; }
-  bool first_prepares_weights() const override { return true; }
-  void run(const Team& team, int phase, T* shared, T* /*scratch*/) const override {
-    T* const found = shared + packed();
-    if (phase == 0) {
-      if (packs()) pack(team, shared);
-      WeightsFound<T>::find(team, found, arrays_.weight, weights());
-    } else if (const bool harmless = problem_.plain() || WeightsFound<T>::finite(found); harmless) {
-      multiply(team, packs() ? shared : arrays_.weight);
-    } else {
-      done_.store(false, std::memory_order_relaxed);
-    }
-  }
-  bool done() const override { return done_.load(std::memory_order_relaxed); }
+  using Skipping<T>::Skipping;
 
  private:
+  using Skipping<T>::problem_, Skipping<T>::arrays_, Skipping<T>::inside_;
+
   bool packs() const { return problem_.taps() > 1; }
-  std::int64_t weights() const { return problem_.groups * problem_.O * problem_.K(); }
-  std::int64_t packed() const { return packs() ? round_up(weights(), 16) : 0; }
+  std::int64_t packed() const override { return packs() ? round_up(this->weights(), 16) : 0; }
 
   /// [O, C, taps] becomes [O, taps, C].
-  void pack(const Team& team, T* packed) const {
+  void pack(const Team& team, T* packed, T* /*scratch*/) const override {
+    if (!packs()) return;
     const std::int64_t all = problem_.groups * problem_.O, K = problem_.K(), C = problem_.C, taps = problem_.taps();
     for (std::int64_t o = team.begin(all); o < team.end(all); ++o)
       gemm_kernels<T>().transpose(packed + o * K, C, arrays_.weight + o * K, taps, C, taps);
   }
 
-  void multiply(const Team& team, const T* weights) const {
+  void multiply(const Team& team, const T* packed) const override {
     const auto& p = problem_;
+    const T* const weights = packs() ? packed : arrays_.weight;
     const std::int64_t chunks = divide_up(p.N, some_images), items = p.groups * chunks * p.OH;
     Dots<T> block{.b_row = p.K(), .n = p.O, .relu = clips(p.activation), .top = top_of<T>(p.activation)};
     for (std::int64_t item = team.begin(items); item < team.end(items); ++item) {
@@ -59,22 +45,11 @@ class DotProducts : public Plan<T> {
       block.column_bias = arrays_.bias == nullptr ? nullptr : arrays_.bias + group * p.O;
       inside_.for_positions(group, row, p.N * chunk / chunks, p.N * (chunk + 1) / chunks, 0, p.K(),
                             [&](const Run* runs, std::int64_t count, const Positions& at) {
-                              block.runs = runs;
-                              block.run_count = count;
-                              block.a = arrays_.in + at.in;
-                              block.a_row = at.in_step;
-                              block.c = arrays_.out + at.out;
-                              block.c_row = at.out_step;
-                              block.m = at.count;
+                              this->place(block, runs, count, at);
                               sum_kernels<T>().dots(block);
                             });
     }
   }
-
-  Problem problem_;
-  Arrays<T> arrays_;
-  Inside inside_;
-  mutable std::atomic<bool> done_{true};
 };
 
 }  // namespace

@@ -2,23 +2,19 @@
 // skipped; weights that are not finite are left to `rows`. The sums are those of `rows`, in the same order.
 
 #include <algorithm>
-#include <atomic>
 
-#include "vectorized/convolution/finite.hpp"
-#include "vectorized/convolution/inside.hpp"
 #include "vectorized/convolution/patch_weights.hpp"
 #include "vectorized/convolution/rows.hpp"
+#include "vectorized/convolution/skipping.hpp"
 
 namespace tern::vectorized::convolution {
 namespace {
 
 template <class T>
-class Taps : public Plan<T> {
+class Taps : public Skipping<T> {
  public:
   Taps(const Problem& problem, const Arrays<T>& arrays)
-      : problem_(problem),
-        arrays_(arrays),
-        inside_(problem),
+      : Skipping<T>(problem, arrays),
         weights_(problem, arrays.weight, false, PackedWeights<T>::whole(problem.K(), problem.O)),
         chunks_(divide_up(problem.N, some_images)) {
     const std::int64_t panels = weights_.packed().panels(), items = problem.groups * chunks_ * problem.OH;
@@ -28,27 +24,16 @@ class Taps : public Plan<T> {
     const std::int64_t images = divide_up(problem.N, chunks_);
     together_ = depth_ == problem.K() ? 1 : std::max<std::int64_t>(cache_share(0.5) / (images * problem.OW * row), 1);
   }
-  int phases() const override { return 2; }
-  std::int64_t shared() const override { return weights_.size() + WeightsFound<T>::size; }
   std::int64_t scratch() const override { return weights_.scratch(); }
-  bool first_prepares_weights() const override { return true; }
-  void run(const Team& team, int phase, T* shared, T* scratch) const override {
-    T* const found = shared + weights_.size();
-    if (phase == 0) {
-      weights_.prepare(team, shared, scratch);
-      WeightsFound<T>::find(team, found, arrays_.weight, problem_.groups * problem_.O * problem_.K());
-    } else if (const bool harmless = problem_.plain() || WeightsFound<T>::finite(found); harmless) {
-      multiply(team, shared);
-    } else {
-      done_.store(false, std::memory_order_relaxed);
-    }
-  }
-  bool done() const override { return done_.load(std::memory_order_relaxed); }
 
  private:
+  using Skipping<T>::problem_, Skipping<T>::arrays_, Skipping<T>::inside_;
   static constexpr std::int64_t least_depth = 128;
 
-  void multiply(const Team& team, const T* weights) const {
+  std::int64_t packed() const override { return weights_.size(); }
+  void pack(const Team& team, T* packed, T* scratch) const override { weights_.prepare(team, packed, scratch); }
+
+  void multiply(const Team& team, const T* weights) const override {
     const std::int64_t OH = problem_.OH, items = problem_.groups * panel_parts_ * chunks_ * OH;
     for (std::int64_t item = team.begin(items), count = 0; item < team.end(items); item += count) {
       const std::int64_t row = item % OH, chunk = item / OH % chunks_, part = item / OH / chunks_ % panel_parts_;
@@ -76,13 +61,8 @@ class Taps : public Plan<T> {
       block.accumulate = k > 0;
       block.relu = clips(p.activation) && k + depth_ >= K;
       const auto run = [&](const Run* runs, std::int64_t count, const Positions& at) {
-        block.runs = runs;
-        block.run_count = count;
-        block.a = arrays_.in + at.in;
-        block.a_row = at.in_step;
-        block.c = arrays_.out + at.out + output;
-        block.c_row = at.out_step;
-        block.m = at.count;
+        this->place(block, runs, count, at);
+        block.c += output;
         if (count > 0 || k == 0 || block.relu) gemm_kernels<T>().multiply(block);
       };
       for (std::int64_t row = first; row < last; ++row)
@@ -90,13 +70,9 @@ class Taps : public Plan<T> {
     }
   }
 
-  Problem problem_;
-  Arrays<T> arrays_;
-  Inside inside_;
   PatchWeights<T> weights_;
   std::int64_t chunks_, panel_parts_ = 1;
   std::int64_t depth_ = 1, together_ = 1;  ///< k, and rows of outputs, that are computed together
-  mutable std::atomic<bool> done_{true};
 };
 
 }  // namespace
