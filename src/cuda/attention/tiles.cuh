@@ -271,13 +271,14 @@ __device__ __forceinline__ void prepare_tile(float* tile) {
 }
 
 /// Products of queries and keys become scores. The scale comes behind the sum, so that both passes, whose factors stand
-/// on either side, have the same bits: the weights of large scores depend on their last one.
+/// on either side, have the same bits: the weights of large scores depend on their last one. `__fmul_rn` keeps the
+/// compiler from joining the product with the subtraction that follows, which would round it in one pass only.
 template <class Tile, class Scores>
 __device__ __forceinline__ void scale_scores(Scores& scores, float scale) {
 #pragma unroll
   for (int i = 0; i < Tile::rows; ++i)
 #pragma unroll
-    for (int j = 0; j < scores.columns; ++j) scores.at(i, j) *= scale;
+    for (int j = 0; j < scores.columns; ++j) scores.at(i, j) = __fmul_rn(scores.at(i, j), scale);
 }
 
 /// Writes a warp's results times `factor(i)` to the rows from `first` on of a matrix [count, width].
