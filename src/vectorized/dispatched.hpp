@@ -8,9 +8,9 @@
   HWY_EXPORT(function##_double);                      \
   TERN_DISPATCHED_TYPE(name<float>, function##_float) \
   TERN_DISPATCHED_TYPE(name<double>, function##_double)
-#define TERN_DISPATCHED_TYPE(name, function)                                                          \
-  template <>                                                                                         \
-  decltype(HWY_STATIC_DISPATCH(function)()) name() {                                                  \
-    static const decltype(HWY_STATIC_DISPATCH(function)()) chosen = HWY_DYNAMIC_DISPATCH(function)(); \
-    return chosen;                                                                                    \
+#define TERN_DISPATCHED_TYPE(name, function)                      \
+  template <>                                                     \
+  decltype(HWY_STATIC_DISPATCH(function)()) name() {              \
+    static const auto& chosen = HWY_DYNAMIC_DISPATCH(function)(); \
+    return chosen;                                                \
   }
