@@ -56,9 +56,10 @@ namespace {
 constexpr Decision decisions[]{
     {"conv2d",
      {"general", "depthwise", "grouped", "direct", "direct_tensor", "implicit", "library", "fused_epilogue", "product",
-      "im2col"}},
+      "winograd"}},
     {"conv2d_grad_x",
-     {"general", "depthwise", "grouped", "direct", "direct_tensor", "implicit", "flipped", "library", "product"}},
+     {"general", "depthwise", "grouped", "direct", "direct_tensor", "implicit", "flipped", "library", "product",
+      "winograd"}},
     {"conv2d_grad_weight", {"general", "depthwise", "grouped", "direct", "direct_tensor", "implicit", "library"}},
     {"conv2d_max_pool2d", {"fused", "composed"}},
     {"matmul", {"gemv", "sliced", "own", "library"}},

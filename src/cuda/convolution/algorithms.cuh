@@ -30,6 +30,8 @@ extern const Algorithm grouped_forward_first, grouped_forward_last;
 extern const Algorithm grouped_grad_x_first, grouped_grad_x_last;
 extern const Algorithm grouped_grad_weight_first, grouped_grad_weight_last;
 
+// Winograd's transformed tiles in strict float32 (winograd.cu); `first` if that is faster than an implicit product.
+extern const Algorithm winograd_forward_first, winograd_forward_last, winograd_grad_x_first, winograd_grad_x_last;
 // Our implicit products: a patch's channels arrive in runs of 16 bytes, copied ahead (implicit_*.cu). `first` if
 // preferred to the library, `last` if not.
 extern const Algorithm implicit_forward_first, implicit_forward_last;

@@ -91,6 +91,6 @@ void run(Context& context, const Problem& p, const Arrays& arrays, int plan, voi
 
 }  // namespace
 
-const Algorithm im2col_forward{"im2col", fits, workspace, run, next_plan};
+const Algorithm im2col_forward{"product", fits, workspace, run, next_plan};
 
 }  // namespace tern::cuda::convolution
