@@ -1,5 +1,6 @@
 #include <memory>
 
+#include "cuda/chains.cuh"
 #include "cuda/cuda.hpp"
 #include "cuda/recording.cuh"
 
@@ -9,14 +10,31 @@ void keep_for_replays(const Stream& stream, const std::shared_ptr<const void>& n
   if (Recording* const recording = stream.recording.load()) recording->needed.push_back(needed);
 }
 
-const std::byte* keep_on_card(Stream& stream, std::vector<std::byte> bytes) {
-  const std::size_t size = bytes.size();
-  auto* const to = static_cast<std::byte*>(allocate_unrecorded(stream, size));
+namespace {
+
+std::byte* kept_block(Stream& stream, std::size_t size) {
+  auto* const block = static_cast<std::byte*>(allocate_unrecorded(stream, size));
   // By then no replay runs, on whichever stream it was launched.
-  keep_for_replays(stream, std::shared_ptr<const void>(to, [to, size, &stream](const void*) {
-                     memory(stream.device).release(to, size, stream.handle);
+  keep_for_replays(stream, std::shared_ptr<const void>(block, [block, size, &stream](const void*) {
+                     memory(stream.device).release(block, size, stream.handle);
                    }));
+  return block;
+}
+
+}  // namespace
+
+const std::byte* keep_on_card(Stream& stream, std::vector<std::byte> bytes) {
+  std::byte* const to = kept_block(stream, bytes.size());
   stream.recording.load()->uploads.push_back({to, std::move(bytes)});
+  return to;
+}
+
+void* made_once(const Context& context, std::size_t bytes, Make make) {
+  Stream& stream = stream_state(context.stream);
+  Recording* const recording = stream.recording.load();
+  if (recording == nullptr || plugin_host.weights_last == nullptr || !plugin_host.weights_last()) return nullptr;
+  void* const to = kept_block(stream, bytes);
+  recording->makes.push_back([make = std::move(make), context, to] { make(context, to); });
   return to;
 }
 
@@ -56,6 +74,7 @@ void abandon(void* stream_handle) {
   Stream& stream = stream_state(stream_handle);
   Recording* recording = stream.recording.load();
   if (recording == nullptr) return;
+  drop_chain();
   {
     const std::lock_guard gate(stream.gate);
     cudaGraph_t graph = nullptr;
@@ -71,6 +90,11 @@ void* end(void* stream_handle) {
   Stream& stream = stream_state(stream_handle);
   Recording* recording = stream.recording.load();
   expects(recording != nullptr, "cuda: this thread is not recording a step");
+  try {
+    end_chain(stream_handle);
+  } catch (...) {
+    recording->failure = std::current_exception();
+  }
   std::unique_lock gate(stream.gate);
   cudaError_t status = cudaStreamEndCapture(stream.handle, &recording->graph);
   close_recording(stream);
@@ -80,12 +104,14 @@ void* end(void* stream_handle) {
     if (recording->failure) std::rethrow_exception(recording->failure);
     for (const Upload& upload : recording->uploads)
       memory(stream.device).copy_in(upload.to, upload.bytes.data(), upload.bytes.size(), stream.handle);
-    if (!recording->uploads.empty()) check(cudaStreamSynchronize(stream.handle), "waiting for a stream");
+    for (const auto& make : recording->makes) make();
+    if (!recording->uploads.empty() || !recording->makes.empty())
+      check(cudaStreamSynchronize(stream.handle), "waiting for a stream");
   } catch (...) {
     destroy(recording);
     throw;
   }
-  recording->uploads.clear();
+  recording->uploads.clear(), recording->makes.clear();
   if (status == cudaSuccess) status = cudaGraphInstantiate(&recording->executable, recording->graph, 0);
   if (status == cudaSuccess) status = cudaGraphUpload(recording->executable, stream.handle);
   if (status != cudaSuccess) {

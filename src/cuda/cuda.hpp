@@ -2,8 +2,12 @@
 // The families of the cuda mode. Other modes may borrow any of them.
 
 #include "tern/modes/mode.hpp"
+#include "tern/modes/plugin.hpp"
 
 namespace tern::cuda {
+
+/// Of the program that opened the plug-in.
+inline PluginHost plugin_host;
 
 const Mode& mode();
 /// One sentence; empty if the first card can run the mode.

@@ -28,7 +28,8 @@ struct Tile {
                        stages = stage_count, resident = blocks_resident;
   static constexpr int threads = 32 * warps_m * warps_n, warp_rows = rows / warps_m, warp_columns = columns / warps_n;
   static constexpr int stage_bytes = (rows + columns) * depth;
-  static constexpr int pitch = columns + 8;  // of the sums: rows 8 banks apart
+  static constexpr int finishes = rows * columns / threads < 32 ? 2 : 4;  // fours of results at a time
+  static constexpr int pitch = columns + 8;                               // of the sums: rows 8 banks apart
   static constexpr int ring_bytes = std::max(stages * stage_bytes, rows* pitch * 4);
   static constexpr std::size_t shared_bytes = ring_bytes + rows * 8;
 };
@@ -134,19 +135,17 @@ struct Halves {
 
 // ---- a block's work ----
 
-/// The bytes [0, 4) from there on that lie in [first, last); `padding` for the others.
+/// The bytes [0, 4) from there on that lie in [first, last); `padding` for the others. It reads whole words that have
+/// one of them.
 __device__ __forceinline__ std::uint32_t read_word(const std::uint8_t* from, int first, int last,
                                                    std::uint32_t padding) {
-  if (first <= 0 && last >= 4) {
-    const auto beyond = static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(from) % 4);
-    const auto* const words = reinterpret_cast<const std::uint32_t*>(from - beyond);
-    return __funnelshift_r(words[0], beyond == 0 ? 0 : words[1], beyond * 8);
-  }
-  std::uint32_t word = 0;
-#pragma unroll
-  for (int i = 0; i < 4; ++i)
-    word |= (i >= first && i < last ? std::uint32_t{from[i]} : padding >> (8 * i) & 255u) << (8 * i);
-  return word;
+  first = max(first, 0), last = min(last, 4);
+  if (first >= last) return padding;
+  const int beyond = static_cast<int>(reinterpret_cast<std::uintptr_t>(from) % 4);
+  const auto* const words = reinterpret_cast<const std::uint32_t*>(from - beyond);
+  const std::uint32_t low = first + beyond < 4 ? words[0] : 0, high = last + beyond > 4 ? words[1] : 0;
+  const std::uint32_t inside = 0xffffffffu << (8 * first) & 0xffffffffu >> (32 - 8 * last);
+  return (__funnelshift_r(low, high, beyond * 8) & inside) | (padding & ~inside);
 }
 
 /// Fills stages. A thread copies the same `Unit` bytes of a line's sum for every `step`-th line; Unit 1: four bytes of
@@ -175,50 +174,56 @@ struct Loader {
            static_cast<unsigned>(row.w + tap.w) < static_cast<unsigned>(p.W);
   }
 
-  /// The bytes [k, k + depth) of the sum. From `end` on there are zeros in the weights, and in x for elements that need
-  /// not be finite.
+  /// The bytes [k, k + depth) of the sum, of x and of the weights. From `end` on there are zeros in the weights, and in
+  /// x for elements that need not be finite.
   template <bool clears>
-  __device__ __forceinline__ void fill(std::uint8_t* stage, int k, int end) const {
-    k += in_line;
+  __device__ __forceinline__ void fill_rows(std::uint8_t* stage, int k, int end) const {
     if constexpr (Unit == 1)
-      fill_singly(stage, k, end);
+      rows_singly(stage, k + in_line, end);
     else
-      fill_ahead<clears>(stage, k, end);
+      rows_ahead<clears>(stage, k + in_line, end);
+  }
+  __device__ __forceinline__ void fill_columns(std::uint8_t* stage, int k, int end) const {
+    if constexpr (Unit == 1)
+      columns_singly(stage, k + in_line, end);
+    else
+      columns_ahead(stage, k + in_line, end);
   }
 
   template <bool clears>
-  __device__ __forceinline__ void fill_ahead(std::uint8_t* stage, int k, int end) const {
+  __device__ __forceinline__ void rows_ahead(std::uint8_t* stage, int k, int end) const {
     const bool summed = k < end, zeros = clears || p.padding == 0;  // what padding copies
-    if (summed || clears) {
-      const Tap tap = tap_of(k);
+    if (!summed && !clears) return;
+    const Tap tap = tap_of(k);
 #pragma unroll 4
-      for (int i = line; i < Tile::rows; i += step) {
-        const Row row = rows[i];
-        std::uint8_t* const to = stage + place_of(i, in_line);
-        if (zeros) {
-          const bool exists = summed && inside(row, tap);
-          copy_ahead<bytes>(to, p.x + (exists ? row.place + tap.shift : 0), exists);
-        } else if (inside(row, tap)) {
-          copy_ahead<bytes>(to, p.x + (row.place + tap.shift), true);
-        } else {
+    for (int i = line; i < Tile::rows; i += step) {
+      const Row row = rows[i];
+      std::uint8_t* const to = stage + place_of(i, in_line);
+      if (zeros) {
+        const bool exists = summed && inside(row, tap);
+        copy_ahead<bytes>(to, p.x + (exists ? row.place + tap.shift : 0), exists);
+      } else if (inside(row, tap)) {
+        copy_ahead<bytes>(to, p.x + (row.place + tap.shift), true);
+      } else {
 #pragma unroll
-          for (int word = 0; word < bytes / 4; ++word) reinterpret_cast<std::uint32_t*>(to)[word] = p.padding;
-        }
+        for (int word = 0; word < bytes / 4; ++word) reinterpret_cast<std::uint32_t*>(to)[word] = p.padding;
       }
     }
+  }
+  __device__ __forceinline__ void columns_ahead(std::uint8_t* stage, int k, int end) const {
 #pragma unroll 4
     for (int i = line; i < Tile::columns; i += step) {
       const int o = first_column + i;
-      const bool exists = summed && o < p.O;
+      const bool exists = k < end && o < p.O;
       copy_ahead<bytes>(stage + place_of(Tile::rows + i, in_line), p.weight + (exists ? o * p.length + k : 0), exists);
     }
   }
 
-  __device__ __forceinline__ void fill_singly(std::uint8_t* stage, int k, int end) const {
+  __device__ __forceinline__ void rows_singly(std::uint8_t* stage, int k, int end) const {
     int kh, in_run;
     p.channels.split(k, kh, in_run);  // of padded rows
     const int h = kh * p.dilation_h, shift = h * p.W * p.C + in_run, width = p.W * p.C;
-#pragma unroll 8
+#pragma unroll 4
     for (int i = line; i < Tile::rows; i += step) {
       const Row row = rows[i];
       const int before = -(row.w * p.C + in_run);
@@ -226,8 +231,12 @@ struct Loader {
       *reinterpret_cast<std::uint32_t*>(stage + place_of(i, in_line)) =
           exists ? read_word(p.x + (row.place + shift), before, before + width, p.padding) : p.padding;
     }
+  }
+  __device__ __forceinline__ void columns_singly(std::uint8_t* stage, int k, int end) const {
+    int kh, in_run;
+    p.channels.split(k, kh, in_run);
     const int rows_of_kernel = p.length / static_cast<int>(p.channels.value());
-#pragma unroll 8
+#pragma unroll 4
     for (int i = line; i < Tile::columns; i += step) {
       const int o = first_column + i;
       const std::uint8_t* const from = p.weight + ((o * rows_of_kernel + kh) * p.run + in_run);
@@ -265,22 +274,14 @@ struct WarpSums {
       for (int n = 0; n < blocks_n; ++n)
         Cores::multiply_add(sum[m][n], by.a[m], by.b[n / 2][n % 2 * 2], by.b[n / 2][n % 2 * 2 + 1]);
   }
-  /// Adds the first `count` bytes of a stage; of whole ones, the next fragments are read while some are multiplied.
-  __device__ __forceinline__ void add(const std::uint8_t* stage, int count) {
+  /// Adds a stage: the next fragments are read while some are multiplied.
+  __device__ __forceinline__ void add(const std::uint8_t* stage) {
     Fragments fragments[2];
     read(fragments[0], stage, 0);
-    if (count >= depth) {
 #pragma unroll
-      for (int k = 0; k < depth; k += 32) {
-        if (k + 32 < depth) read(fragments[(k / 32 + 1) % 2], stage, k + 32);
-        multiply(fragments[k / 32 % 2]);
-      }
-      return;
-    }
-#pragma unroll 1
-    for (int k = 0; k < count; k += 32) {
-      if (k > 0) read(fragments[0], stage, k);
-      multiply(fragments[0]);
+    for (int k = 0; k < depth; k += 32) {
+      if (k + 32 < depth) read(fragments[(k / 32 + 1) % 2], stage, k + 32);
+      multiply(fragments[k / 32 % 2]);
     }
   }
   __device__ __forceinline__ void write(Sum* to) const {
@@ -294,16 +295,23 @@ struct WarpSums {
   }
 };
 
-/// A block's tile. A thread finishes four output channels, from o on, of several positions: Channels(o) has what it
-/// reads of them, fetch(position) what it reads for one position, and finish(position, sums, fetched) writes the
-/// results. The last channels may not exist. Blocks of a cluster finish a share each, and add the parts in their order.
-template <class Tile, int Unit, class Cores, class Channels, class Product>
-__device__ __forceinline__ void run_tile(std::uint8_t* ring, const Product& product) {
+/// Before x is read.
+struct BeginKernel {
+  static constexpr bool weights_first = false;  ///< whether weights may be read before
+  __device__ __forceinline__ void operator()() const { begin_kernel(); }
+};
+
+/// A block's part, the `rank`-th of the sum, of a tile, which may not exist. A thread finishes four output channels,
+/// from o on, of several positions: Channels(o) has what it reads of them, fetch(position) what it reads for one
+/// position, and finish(position, sums, fetched) writes the results. The last channels may not exist. Adjacent blocks
+/// of a cluster share a tile: they finish a share each, and add the parts in their order.
+template <class Tile, int Unit, class Cores, class Channels, class Product, class Begin>
+__device__ __forceinline__ void run_tile(std::uint8_t* ring, const Product& product, int tile, int rank,
+                                         const Begin& before_x) {
   const Factors& p = product.factors;
   using Sum = typename Cores::Sum;
   constexpr bool clears = !std::is_same_v<Cores, Bytes>;
   Row* const rows = reinterpret_cast<Row*>(ring + Tile::ring_bytes);
-  const int rank = static_cast<int>(blockIdx.x) % p.split, tile = static_cast<int>(blockIdx.x) / p.split;
   const int first_row = tile / p.tiles_n * Tile::rows, first_column = tile % p.tiles_n * Tile::columns;
   for (int i = static_cast<int>(threadIdx.x); i < Tile::rows; i += Tile::threads) {
     auto image = static_cast<std::uint32_t>(first_row + i);
@@ -313,26 +321,34 @@ __device__ __forceinline__ void run_tile(std::uint8_t* ring, const Product& prod
     rows[i] = {((static_cast<int>(image) * p.H + h) * p.W + w) * p.C, static_cast<short>(exists ? h : -32768),
                static_cast<short>(w)};
   }
-  begin_kernel();
-  __syncthreads();
   const Loader<Tile, Unit> loader{p, rows, first_column};
-  WarpSums<Tile, Cores> sums;
   const int begin = rank * p.per_split, end = min(begin + p.per_split, p.length);
-  const int steps = max(0, (end - begin + depth - 1) / depth);
-#pragma unroll
-  for (int stage = 0; stage < Tile::stages - 1; ++stage) {
-    if (stage < steps) loader.template fill<clears>(ring + stage * Tile::stage_bytes, begin + stage * depth, end);
-    commit_copies();
-  }
+  const int steps = first_row < p.positions ? max(0, (end - begin + depth - 1) / depth) : 0;
+  const auto stage_of = [&](int at) { return ring + at % Tile::stages * Tile::stage_bytes; };
+  if constexpr (Begin::weights_first)
 #pragma unroll 1
-  for (int at = 0; at < steps; ++at) {
-    await_copies<Tile::stages - 2>();
-    __syncthreads();
+    for (int at = 0; at < min(steps, Tile::stages - 1); ++at)
+      loader.fill_columns(stage_of(at), begin + at * depth, end);
+  before_x();
+  __syncthreads();
+  constexpr int per_row = Tile::columns / 4, step = Tile::threads / per_row, at_once = Tile::finishes;
+  const int column = static_cast<int>(threadIdx.x) % per_row * 4, o = first_column + column;
+  const Channels channels(product, o < p.O ? o : 0);
+  WarpSums<Tile, Cores> sums;
+  // One copy of the code fills the first stages and the later ones: most instructions run once, and are fetched then.
+#pragma unroll 1
+  for (int at = 1 - Tile::stages; at < steps; ++at) {
+    if (at >= 0) {
+      await_copies<Tile::stages - 2>();
+      __syncthreads();
+    }
     const int next = at + Tile::stages - 1;
-    if (next < steps)
-      loader.template fill<clears>(ring + next % Tile::stages * Tile::stage_bytes, begin + next * depth, end);
+    if (next < steps) {
+      loader.template fill_rows<clears>(stage_of(next), begin + next * depth, end);
+      if (!Begin::weights_first || at >= 0) loader.fill_columns(stage_of(next), begin + next * depth, end);
+    }
     commit_copies();
-    sums.add(ring + at % Tile::stages * Tile::stage_bytes, end - begin - at * depth);
+    if (at >= 0) sums.add(stage_of(at));
   }
   __syncthreads();
   auto* const own = reinterpret_cast<Sum*>(ring);
@@ -343,11 +359,8 @@ __device__ __forceinline__ void run_tile(std::uint8_t* ring, const Product& prod
   else
 #endif
     __syncthreads();
-  constexpr int per_row = Tile::columns / 4, step = Tile::threads / per_row, at_once = 4;
-  const int column = static_cast<int>(threadIdx.x) % per_row * 4, o = first_column + column;
   const int share = Tile::rows / p.split, last_row = min((rank + 1) * share, p.positions - first_row);
   if (o < p.O) {
-    const Channels channels(product, o);
 #pragma unroll 1
     for (int row = rank * share + static_cast<int>(threadIdx.x) / per_row; row < last_row; row += at_once * step) {
       typename Channels::Fetched fetched[at_once];
@@ -358,7 +371,10 @@ __device__ __forceinline__ void run_tile(std::uint8_t* ring, const Product& prod
       for (int other = 0; other < p.split; ++other) {
         const Sum* from = own;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-        if (p.split > 1) from = cooperative_groups::this_cluster().map_shared_rank(own, static_cast<unsigned>(other));
+        if (p.split > 1) {
+          const auto cluster = cooperative_groups::this_cluster();
+          from = cluster.map_shared_rank(own, cluster.block_rank() - static_cast<unsigned>(rank - other));
+        }
 #endif
 #pragma unroll
         for (int i = 0; i < at_once; ++i) {
@@ -379,11 +395,18 @@ __device__ __forceinline__ void run_tile(std::uint8_t* ring, const Product& prod
 #endif
 }
 
+/// A tile for every `split` blocks.
+template <class Tile, int Unit, class Cores, class Channels, class Product>
+__device__ __forceinline__ void run_block(std::uint8_t* ring, const Product& product) {
+  const int block = static_cast<int>(blockIdx.x), split = product.factors.split;
+  run_tile<Tile, Unit, Cores, Channels>(ring, product, block / split, block % split, BeginKernel{});
+}
+
 // ---- the rule ----
 
-constexpr int tile_count = 4, usual_tile = 1;
-constexpr const char* tile_names[tile_count]{"64x32", "64x64", "128x64", "128x128"};
-constexpr const char* split_names[]{"1", "2", "4", "8"};
+constexpr int tile_count = 4, usual_tile = 1, chain = tile_count;  // chain: by implicit_chain.cuh
+constexpr const char* tile_names[tile_count + 1]{"64x32", "64x64", "128x64", "128x128", "chain"};
+constexpr std::string_view split_names[]{"1", "2", "4", "8"};
 struct Plan {
   int tile = usual_tile, split = 1;
   double cycles = 0;
@@ -408,7 +431,9 @@ auto with_tile(int tile, const Body& body) {
 struct Work {
   std::int64_t positions, O, length;
   double rate;
-  bool whole;  ///< output channels in fours; else there is one tile
+  bool whole;          ///< output channels in fours; else there is one tile
+  int chained = 0;     ///< blocks of a chain that the product may join; 0: it may not
+  bool joins = false;  ///< it should, if it is small
 };
 
 /// Estimated cycles of the busiest multiprocessor: its stages at the rate of the tensor cores or of the second-level
@@ -433,10 +458,36 @@ double cycles(const Work& work, int split) {
   return std::max(at_best + in_and_out, waits) + exchange;
 }
 
+constexpr int chain_cluster = 8;  // blocks of a cluster in a chain
+using ChainTile = Tile<64, 64, 2, 4, 6, 2>;
+
+/// How many blocks should share a sum in a chain: its rounds, each with a start and its stages.
+inline int chain_split(const Work& work) {
+  int best = 1;
+  double least = 0;
+  for (int split = 1; split <= chain_cluster; split *= 2) {
+    const std::int64_t tiles = ceil_div(work.positions, ChainTile::rows) * ceil_div(work.O, ChainTile::columns);
+    const auto rounds = static_cast<double>(ceil_div(tiles * split, work.chained));
+    const auto stages = static_cast<double>(ceil_div(ceil_div(work.length, split), depth));
+    const double time = rounds * (1500 + 220 * stages) + (split > 1 ? 900 : 0);
+    if (least > 0 && time >= least) continue;
+    best = split, least = time;
+  }
+  return best;
+}
+/// Whether the waits of a product take longer than its work.
+inline bool small(const Work& work) {
+  return ceil_div(work.positions, ChainTile::rows) * ceil_div(work.O, ChainTile::columns) <= 2 * work.chained;
+}
+
 /// The cheapest; only what is forced, if it is there.
 inline Plan choose_plan(const Context& context, const Work& work) {
   const std::string_view tile_name = forced_algorithm(context, "implicit_tile"),
                          split_name = forced_algorithm(context, "implicit_split");
+  if (work.chained > 0 && (tile_name == tile_names[chain] || (tile_name.empty() && work.joins && small(work)))) {
+    const auto* const wanted = std::ranges::find(split_names, split_name);
+    return {chain, wanted == std::end(split_names) ? chain_split(work) : 1 << (wanted - split_names)};
+  }
   for (const bool obeys : {true, false}) {
     Plan best;
     for (int tile = 0; tile < tile_count; ++tile)
@@ -459,12 +510,15 @@ inline Plan choose_plan(const Context& context, const Work& work) {
 template <class Problem>
 Plan plan_of(const Context& context, const Problem& problem, const Work& work) {
   struct Rule;
+  struct Chained;
   const bool forced =
       !forced_algorithm(context, "implicit_tile").empty() || !forced_algorithm(context, "implicit_split").empty();
   const auto choose = [&] { return choose_plan(context, work); };
-  const Plan plan = forced ? choose() : remembered<Rule>(problem, choose);
+  const Plan plan = forced                           ? choose()
+                    : work.chained > 0 && work.joins ? remembered<Chained>(problem, choose)
+                                                     : remembered<Rule>(problem, choose);
   took_algorithm(context, "implicit_tile", tile_names[plan.tile]);
-  took_algorithm(context, "implicit_split", split_names[std::countr_zero(static_cast<unsigned>(plan.split))]);
+  took_algorithm(context, "implicit_split", split_names[std::countr_zero(static_cast<unsigned>(plan.split))].data());
   return plan;
 }
 

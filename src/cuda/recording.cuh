@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -16,6 +17,9 @@ struct Upload {
   std::vector<std::byte> bytes;
 };
 
+/// What replays read, and what writes it once: queued when a recording ends.
+using Make = std::function<void(const Context& context, void* to)>;
+
 struct Recording {
   int device = 0;
   cudaGraph_t graph = nullptr;
@@ -24,8 +28,13 @@ struct Recording {
   std::shared_ptr<void> loop;                       // made by launch_loop()
   std::vector<std::shared_ptr<const void>> needed;  // by replays
   std::vector<Upload> uploads;
+  std::vector<std::function<void()>> makes;
   std::exception_ptr failure;  // of delayed launches; thrown when the recording ends
 };
+
+/// Memory that holds what `make` writes there before the first replay, if the context's stream records and the weights
+/// of the running kernel last; else null.
+void* made_once(const Context& context, std::size_t bytes, Make make);
 
 /// Capture::loop. (loop.cu)
 void launch_loop(void* recording, const Capture::Loop& loop, void* stream);

@@ -129,6 +129,13 @@ struct SgdRule {
   }
 };
 
+/// Of a step that does not apply: its first momentum.
+template <class T>
+struct ZeroMomentum {
+  static constexpr bool reads_state = false;
+  __device__ void operator()(T&, T, T& velocity, T&) const { velocity = 0; }
+};
+
 template <class T>
 struct SgdArguments {
   Tensors<T> tensors;
@@ -144,7 +151,10 @@ __global__ void __launch_bounds__(update_threads)
   begin_kernel();
   auto rule = mine.rule;
   rule.learning_rate = *mine.learning_rate;
-  update_tensors(mine.tensors, part, rule);
+  if (!isnan(rule.learning_rate))
+    update_tensors(mine.tensors, part, rule);
+  else if (rule.keeps && !rule.reads_state)
+    update_tensors(mine.tensors, part, ZeroMomentum<Scalar<T>>{});
 }
 
 template <class T>
@@ -193,6 +203,9 @@ __global__ void __launch_bounds__(update_threads)
   const AdamArguments<T>& mine = passed.mine();
   const Part<T> part(mine.tensors, static_cast<std::int32_t>(blockIdx.x));
   begin_kernel();
+  auto rule = mine.rule;
+  rule.learning_rate = *mine.learning_rate;
+  if (isnan(rule.learning_rate)) return;
   __shared__ Scalar<T> corrections[2];
   if (threadIdx.x < 2) {
     const std::int64_t t = (*static_cast<volatile std::int64_t*>(mine.step) & step_mask) + 1;
@@ -205,8 +218,6 @@ __global__ void __launch_bounds__(update_threads)
     }
   }
   __syncthreads();
-  auto rule = mine.rule;
-  rule.learning_rate = *mine.learning_rate;
   rule.step_size = rule.learning_rate / corrections[0];
   rule.root = 1 / ::sqrt(corrections[1]);
   update_tensors(mine.tensors, part, rule);

@@ -7,9 +7,11 @@
 #include <utility>
 
 #include "graph/host_recording.hpp"
+#include "run/recording.hpp"
 #include "tern/autograd/tape.hpp"
 #include "tern/graph/passes.hpp"
 #include "tern/graph/trace.hpp"
+#include "tern/kernels/weight_version.hpp"
 #include "tern/modes/device.hpp"
 #include "tern/run/step.hpp"
 
@@ -42,9 +44,16 @@ struct Program::State {
   State(Graph made, bool folds) : graph(folds ? for_inference(made) : optimized(made)), scope(current_scope()) {
     reason = obstacle(scope);
     if (reason.empty() && scope.mode->capture != nullptr)
-      step.emplace(Step::Function([graph = graph](const std::vector<Tensor>& inputs) { return graph.run(inputs); }));
+      step.emplace(Step::Function([this](const std::vector<Tensor>& inputs) {
+        kernels::lasting_storages = within_step ? nullptr : &storages;
+        const struct Outer {
+          ~Outer() { kernels::lasting_storages = nullptr; }
+        } outer;
+        return graph.run(inputs);
+      }));
     for (const Value& value : graph.structure().values)
       if (value.tensor.defined()) held.push_back(value.tensor);
+    for (const Tensor& tensor : held) storages.push_back(tensor.shared_storage().get());
     versions = present_versions();
   }
 
@@ -54,16 +63,22 @@ struct Program::State {
     return present;
   }
 
+  /// Whether a tensor of the graph has changed since the last call.
+  bool changed() {
+    bool any = false;
+    for (std::size_t i = 0; i < held.size(); ++i) {
+      const std::uint64_t present = held[i].storage().version();
+      any |= std::exchange(versions[i], present) != present;
+    }
+    return any;
+  }
+
   /// A recording for this batch that no other thread uses; null where none can be made.
   std::unique_ptr<HostRecording> take(std::int64_t n) {
     {
       const std::lock_guard lock(mutex);
       if (!reason.empty()) return nullptr;
-      for (std::size_t i = 0; i < held.size(); ++i) {
-        const std::uint64_t present = held[i].storage().version();
-        if (std::exchange(versions[i], present) != present)
-          free.clear();  // their kernels may have kept something of the weights
-      }
+      if (changed()) free.clear();  // their kernels may have kept something of the weights
       if (auto& known = free[n]; !known.empty()) {
         std::unique_ptr<HostRecording> recording = std::move(known.back());
         known.pop_back();
@@ -107,6 +122,8 @@ struct Program::State {
   Scope scope;
   std::string reason;  // set once, under the lock: references to it stay good
   std::vector<Tensor> held;
+  std::vector<const void*> storages;  // of these
+  bool within_step = false;           // of the caller, whose replays do not come by here
   std::mutex mutex;
   std::vector<std::uint64_t> versions;
   std::map<std::int64_t, std::vector<std::unique_ptr<HostRecording>>> free;
@@ -135,6 +152,8 @@ void Program::run(const std::vector<Tensor>& inputs, std::vector<Tensor>& result
   const Device device(state_->scope);
   if (state_->step) {
     const std::lock_guard lock(state_->mutex);
+    if (state_->changed()) state_->step->reset();  // its recordings hold packed weights
+    state_->within_step = Recording::running() != nullptr;
     results = state_->step->run_all(inputs);
     state_->set_apart(results, inputs);
   } else {

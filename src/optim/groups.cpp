@@ -1,5 +1,7 @@
 #include "tern/optim/groups.hpp"
 
+#include <algorithm>
+
 namespace tern::optim {
 
 Groups::Groups() : Optimizer("Groups") {}
@@ -15,6 +17,14 @@ Groups& Groups::add(std::unique_ptr<Optimizer> group) {
 
 void Groups::step() {
   for (const auto& group : groups_) group->step();
+}
+
+bool Groups::conditional() const {
+  return std::ranges::all_of(groups_, [](const auto& group) { return group->conditional(); });
+}
+
+void Groups::step_if(const Tensor& applies) {
+  for (const auto& group : groups_) group->step_if(applies);
 }
 
 void Groups::apply_learning_rate(double rate) {

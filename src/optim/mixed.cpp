@@ -108,6 +108,18 @@ nn::State changeable(const MasterWeights& weights, const Optimizer& optimizer) {
   return found;
 }
 
+/// Steps, and takes everything back where that was wrong.
+void step_or_restore(const MasterWeights& weights, Optimizer& optimizer, const Tensor& applies) {
+  nn::State before;
+  for (const auto& [name, tensor] : changeable(weights, optimizer)) before.emplace(name, tensor.clone());
+  optimizer.step();
+  for (auto& [name, tensor] : changeable(weights, optimizer)) {
+    const auto old = before.find(name);
+    tensor.copy_(
+        operators::where(applies, tensor, old != before.end() ? old->second : zeros(tensor.shape(), tensor.dtype())));
+  }
+}
+
 }  // namespace
 
 void GradScaler::step(MasterWeights& weights, Optimizer& optimizer, const std::function<void()>& change) {
@@ -116,14 +128,7 @@ void GradScaler::step(MasterWeights& weights, Optimizer& optimizer, const std::f
   Tensor finite = all_finite(weights.parameters());
   if (!finite.defined()) finite = operators::isfinite(scale_);  // without gradients nothing overflows
   if (change) change();
-  nn::State before;
-  for (const auto& [name, tensor] : changeable(weights, optimizer)) before.emplace(name, tensor.clone());
-  optimizer.step();
-  for (auto& [name, tensor] : changeable(weights, optimizer)) {
-    const auto old = before.find(name);
-    tensor.copy_(
-        operators::where(finite, tensor, old != before.end() ? old->second : zeros(tensor.shape(), tensor.dtype())));
-  }
+  optimizer.conditional() ? optimizer.step_if(finite) : step_or_restore(weights, optimizer, finite);
   weights.store();
 
   const Tensor steps = finite_steps_ + 1.0;

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 #include <utility>
 
 #include "run/recording.hpp"
+#include "tern/autograd/tape.hpp"
+#include "tern/operators/arithmetic.hpp"
 
 namespace tern::optim {
 
@@ -33,6 +36,17 @@ void Optimizer::take_over(const Optimizer& other) {
       expects(!own.is(tensor), name_, ": a parameter of shape ", tensor.shape(), " is in two groups");
     parameters_.push_back(tensor);
   }
+}
+
+void Optimizer::step_if(const Tensor& applies) {
+  expects(conditional(), name_, ": its steps cannot depend on a tensor");
+  const struct Restored {
+    Tensor &place, rate = place;
+    ~Restored() { place = rate; }
+  } restored{rate_tensor_};
+  const NoGrad no_grad;
+  rate_tensor_ = operators::where(applies, restored.rate, std::numeric_limits<double>::quiet_NaN());
+  step();
 }
 
 void Optimizer::zero_grad() {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "functions.hpp"
@@ -12,6 +13,11 @@ using kernels::Sgd;
 
 template <class T>
 void sgd(Context&, const Parameters<T>& parameters, const Scalar<T>* learning_rate, const Sgd& options) {
+  if (std::isnan(*learning_rate)) {
+    for (std::int64_t i = 0; options.first_step && parameters.first != nullptr && i < parameters.count; ++i)
+      std::fill_n(parameters.first[i], parameters.size[i], Scalar<T>{});
+    return;
+  }
   for (std::int64_t parameter = 0; parameter < parameters.count; ++parameter) {
     T* p = parameters.value[parameter];
     Scalar<T>* v = parameters.first != nullptr ? parameters.first[parameter] : nullptr;
@@ -29,6 +35,7 @@ void sgd(Context&, const Parameters<T>& parameters, const Scalar<T>* learning_ra
 template <class T>
 void adam(Context&, const Parameters<T>& parameters, const Scalar<T>* learning_rate, std::int64_t* step,
           const Adam& options) {
+  if (std::isnan(*learning_rate)) return;
   const double t = static_cast<double>(++*step);
   const double rate = *learning_rate;
   for (std::int64_t parameter = 0; parameter < parameters.count; ++parameter) {

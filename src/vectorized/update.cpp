@@ -160,6 +160,11 @@ void momentum_sgd(Context& context, const Parameters<T>& parameters, T learning_
 
 template <class T>
 void sgd(Context& context, const Parameters<T>& parameters, const T* learning_rate, const Sgd& options) {
+  if (std::isnan(*learning_rate)) {
+    for (std::int64_t i = 0; options.first_step && parameters.first != nullptr && i < parameters.count; ++i)
+      std::fill_n(parameters.first[i], parameters.size[i], T{});
+    return;
+  }
   if (parameters.first != nullptr) {
     const auto step = options.first_step
                           ? (options.nesterov ? momentum_sgd<T, true, true> : momentum_sgd<T, true, false>)
@@ -175,6 +180,7 @@ void sgd(Context& context, const Parameters<T>& parameters, const T* learning_ra
 template <class T>
 void adam(Context& context, const Parameters<T>& parameters, const T* learning_rate, std::int64_t* step,
           const Adam& options) {
+  if (std::isnan(*learning_rate)) return;
   const AdamNumbers<T> numbers(*learning_rate, ++*step, options);
   const auto update = [&]<bool decoupled>() {
     for_elements(context, parameters, adam_cost, [&](std::int64_t i, std::int64_t first, std::int64_t n) {

@@ -4,6 +4,7 @@
 #include "graph/same_bits.hpp"
 #include "support/catch.hpp"
 #include "support/files.hpp"
+#include "support/replaying.hpp"
 #include "tern/tern.hpp"
 
 using namespace tern;
@@ -16,6 +17,9 @@ namespace {
 graph::Graph of(const std::function<Tensor(const Tensor&)>& function, const Tensor& example) {
   return graph::trace([&](const std::vector<Tensor>& x) { return std::vector{function(x[0])}; }, {example});
 }
+
+/// A mode that records programs as a whole: cuda, if there is one.
+const Mode& captured() { return fastest_mode() == "cuda" ? mode("cuda") : replaying_mode(); }
 
 }  // namespace
 
@@ -71,16 +75,32 @@ TEST_CASE("program: results stay as they are, and inputs too", "[graph]") {
 }
 
 TEST_CASE("program: weights that change are noticed, unless they were folded", "[graph]") {
-  const Device device{"vectorized"};
+  for (const Mode* const each : {&mode("vectorized"), &replaying_mode(), &captured()}) {
+    INFO(each->name);
+    const Device device{*each};
+    const NoGrad no_grad;
+    nn::Sequential net{nn::Conv2d{3, 8, 3}, nn::Relu{}, nn::Conv2d{8, 16, 3}};
+    net.eval();
+    const Tensor x = numbers({1, 3, 16, 16});
+    const graph::Program follows(net, {x}, {.fold = false}), folded(net, {x});
+    const Tensor before = net(x);
+    for (int i = 0; i < 4; ++i) CHECK(difference_of({follows(x), folded(x)}, {before, before}) == "");
+    for (Tensor parameter : net.parameters()) parameter.copy_(op::mul(parameter, 0.5));
+    for (int i = 0; i < 4; ++i) CHECK(difference_of({follows(x), folded(x)}, {net(x), before}) == "");
+  }
+}
+
+TEST_CASE("program: a step that calls a program sees its weights change", "[graph]") {
+  const Device device{captured()};
   const NoGrad no_grad;
-  nn::Sequential net{nn::Conv2d{3, 8, 3}, nn::Relu{}};
+  nn::Sequential net{nn::Conv2d{8, 16, 3}};
   net.eval();
-  const Tensor x = numbers({1, 3, 16, 16});
-  const graph::Program follows(net, {x}, {.fold = false}), folded(net, {x});
-  const Tensor before = net(x);
-  for (int i = 0; i < 4; ++i) CHECK(difference_of({follows(x), folded(x)}, {before, before}) == "");
+  const Tensor x = numbers({1, 8, 16, 16});
+  const graph::Program follows(net, {x}, {.fold = false});
+  Step step{[&](const Tensor& images) { return follows(images); }};
+  for (int i = 0; i < 4; ++i) CHECK(difference_of({step(x)}, {net(x)}) == "");
   for (Tensor parameter : net.parameters()) parameter.copy_(op::mul(parameter, 0.5));
-  for (int i = 0; i < 4; ++i) CHECK(difference_of({follows(x), folded(x)}, {net(x), before}) == "");
+  for (int i = 0; i < 4; ++i) CHECK(difference_of({step(x)}, {net(x)}) == "");
 }
 
 TEST_CASE("program: what the host writes while it is recorded is written in each call", "[graph]") {

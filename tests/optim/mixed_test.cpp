@@ -87,6 +87,78 @@ TEST_CASE("mixed: a step that is not finite changes the scale alone", "[optim][m
   }
 }
 
+namespace {
+
+/// Hides that steps of the other can depend on a tensor: they are taken back instead.
+class Plain final : public optim::Optimizer {
+ public:
+  explicit Plain(std::unique_ptr<optim::Optimizer> other) : Optimizer("Plain"), other_(std::move(other)) {
+    take_over(*other_);
+  }
+  void step() override { other_->step(); }
+  nn::State state() const override { return other_->state(); }
+
+ private:
+  std::unique_ptr<optim::Optimizer> other_;
+};
+
+/// The masters and the optimiser's tensors after steps some of which do not apply.
+std::vector<std::vector<double>> after_steps(int kind, bool conditional, const std::vector<double>& gradients) {
+  std::vector<Tensor> weights;
+  for (const Shape& shape : {Shape{37}, Shape{3, 1000}, Shape{1}})
+    weights.push_back(ones(shape, DType::float16).set_requires_grad());
+  optim::MasterWeights masters{weights};
+  const auto sgd = [](const std::vector<Tensor>& parameters, double dampening) -> std::unique_ptr<optim::Optimizer> {
+    return std::make_unique<optim::SGD>(
+        parameters,
+        optim::SgdOptions{.learning_rate = 0.1, .momentum = 0.9, .dampening = dampening, .weight_decay = 0.01});
+  };
+  const auto make = [&]() -> std::unique_ptr<optim::Optimizer> {
+    const std::vector<Tensor> all = masters.parameters();
+    if (kind == 0) return sgd(all, 0);
+    if (kind == 1) return sgd(all, 0.5);
+    if (kind == 2) return std::make_unique<optim::SGD>(all, optim::SgdOptions{.learning_rate = 0.1});
+    if (kind == 3) return std::make_unique<optim::AdamW>(all, optim::AdamWOptions{.learning_rate = 0.1});
+    auto groups = std::make_unique<optim::Groups>();
+    groups->add(sgd({all[0]}, 0)).add(std::make_unique<optim::Adam>(std::vector{all[1], all[2]}, optim::AdamOptions{}));
+    return groups;
+  };
+  std::unique_ptr<optim::Optimizer> optimizer = make();
+  CHECK(optimizer->conditional());
+  if (!conditional) optimizer = std::make_unique<Plain>(std::move(optimizer));
+  CHECK(optimizer->conditional() == conditional);
+  optim::GradScaler scaler{{.scale = 8}};
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    for (std::size_t k = 0; k < weights.size(); ++k)
+      if (k != 0 || i != 1)
+        weights[k].set_grad(full(weights[k].shape(), gradients[i] + 0.25 * static_cast<double>(k), DType::float16));
+    scaler.step(masters, *optimizer);
+    for (Tensor& weight : weights) weight.zero_grad();
+  }
+  std::vector<std::vector<double>> all;
+  for (const Tensor& master : masters.parameters()) all.push_back(master.values());
+  for (const auto& [name, tensor] : optimizer->state()) all.push_back(tensor.values());
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("mixed: a step that the device decides about has the bits of one that is taken back", "[optim][mixed]") {
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const ModeStatus& mode : modes()) {
+    if (!mode.available) continue;
+    const std::string& name = mode.name;
+    const Device device{name};
+    for (int kind = 0; kind < 5; ++kind)
+      for (const std::vector<double>& gradients : {std::vector{nan, 1.0, 2.0, HUGE_VAL, 3.0}, {0.5, nan, nan, -1.0}}) {
+        INFO(name << ' ' << kind);
+        CHECK(after_steps(kind, true, gradients) == after_steps(kind, false, gradients));
+      }
+  }
+  optim::RMSprop other{{ones({2}).set_requires_grad()}};
+  CHECK_THROWS_AS(other.step_if(ones({}, DType::boolean)), Error);
+}
+
 TEST_CASE("mixed: the scale scales the loss and is saved", "[optim][mixed]") {
   optim::GradScaler scaler{{.scale = 8}}, other;
   CHECK(scaler.scale(scalar(2.0f)).item() == 16);

@@ -48,4 +48,13 @@ inline constinit thread_local DerivedWeights* derived_weights = nullptr;
 /// The weights of the kernel that the calling thread runs. Null: unknown, or not worth caching.
 inline thread_local const WeightVersion* weight_version = nullptr;
 
+/// The storages that do not change as long as what the calling thread records is replayed. Null: none is known.
+inline constinit thread_local const std::vector<const void*>* lasting_storages = nullptr;
+
+/// Whether the weights of the kernel that the calling thread runs are among them.
+inline bool weights_last() {
+  return lasting_storages != nullptr && weight_version != nullptr &&
+         std::ranges::find(*lasting_storages, weight_version->storage.lock().get()) != lasting_storages->end();
+}
+
 }  // namespace tern::kernels

@@ -9,13 +9,18 @@
 namespace tern {
 
 /// The form of Plugin itself.
-inline constexpr std::uint32_t plugin_form = 100;
+inline constexpr std::uint32_t plugin_form = 101;
 
 /// The contract that this translation unit was compiled with; contract.hpp derives it from the headers.
 inline constexpr std::uint64_t plugin_contract = contract::number();
 
 /// The compiler, for messages.
 inline constexpr const char* plugin_compiler = __VERSION__;
+
+/// What a kernel of a plug-in may ask of the library that opened it, whose thread's state it does not see.
+struct PluginHost {
+  bool (*weights_last)() = nullptr;  ///< kernels::weights_last
+};
 
 /// What the entry point returns; it lives until the process ends. The library first compares the form, then the
 /// contract, and reads the rest only if both match its own.
@@ -24,8 +29,9 @@ struct Plugin {
   std::uint32_t mode_size = sizeof(Mode);
   std::uint64_t contract = plugin_contract;
   const char* compiler = plugin_compiler;
-  const Mode* mode = nullptr;    ///< null when the mode cannot be used here
-  const char* status = nullptr;  ///< then one sentence that says why
+  const Mode* mode = nullptr;                 ///< null when the mode cannot be used here
+  const char* status = nullptr;               ///< then one sentence that says why
+  void (*meet)(const PluginHost&) = nullptr;  ///< called once, before a kernel runs; null: it asks nothing
 };
 
 /// `extern "C" const tern::Plugin* tern_plugin()` is what the library exports.

@@ -18,6 +18,7 @@ class Adam : public Optimizer {
   explicit Adam(std::vector<Tensor> parameters, const AdamOptions& options = {})
       : Adam("Adam", std::move(parameters), options, false) {}
   void step() override;
+  bool conditional() const override { return true; }
   nn::State state() const override;
   void load_state(const nn::State& state) override;
   std::string describe() const override;

@@ -24,6 +24,8 @@ class Groups : public Optimizer {
   Optimizer& operator[](std::size_t i) { return *groups_.at(i); }
 
   void step() override;
+  bool conditional() const override;
+  void step_if(const Tensor& applies) override;
   std::vector<Step::Change> rate_changes(const std::vector<double>& rates) const override;
   /// The groups' states with the prefixes "group0.", "group1.", ..., and the factor.
   nn::State state() const override;

@@ -18,6 +18,11 @@ class Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
 
   virtual void step() = 0;
+  /// Whether step_if() can be called.
+  virtual bool conditional() const { return false; }
+  /// Steps where `applies`, one boolean on the device, is true. Else nothing changes, but a momentum that this step
+  /// makes is 0.
+  virtual void step_if(const Tensor& applies);
   /// Clears the gradients of all parameters.
   void zero_grad();
 

@@ -17,6 +17,7 @@ class SGD : public Optimizer {
  public:
   explicit SGD(std::vector<Tensor> parameters, const SgdOptions& options = {});
   void step() override;
+  bool conditional() const override { return true; }
   const SgdOptions& options() const { return options_; }
   std::string describe() const override;
 

@@ -39,6 +39,57 @@ struct BackwardShape {
       sizeof(float) * (2 * own + 2 * Stages * other + rows * Tile::template stage_pitch<Step> + 2 * Stages * Step);
 };
 
+/// A warp's rows from `mine` on, of the keys (OfKeys) or of the queries, and `Step` of the `count` others from `begin`
+/// on.
+template <bool OfKeys, class Tile, int Step>
+struct Window {
+  int mine, begin, count;
+  bool causal;
+
+  /// Whether any query sees any key, and whether all see all.
+  __device__ __forceinline__ bool sees() const { return !causal || ahead() < (OfKeys ? Step : Tile::warp_rows); }
+  __device__ __forceinline__ bool sees_all() const {
+    return begin + Step <= count && (!causal || ahead() + (OfKeys ? Tile::warp_rows : Step) - 1 <= 0);
+  }
+
+  /// Weights from scores and the log-sum-exp of the queries, which are rows, or columns (OfKeys).
+  template <class Sums>
+  __device__ __forceinline__ void weigh(Sums& weights, const float* of_rows, const float* of_columns) const {
+    const bool all = sees_all();
+#pragma unroll
+    for (int j = 0; j < weights.columns; ++j) {
+      const float column_log = OfKeys ? of_columns[Tile::column(j)] : 0.0f;
+#pragma unroll
+      for (int i = 0; i < Tile::rows; ++i) {
+        weights.at(i, j) = power_of_2((weights.at(i, j) - (OfKeys ? column_log : of_rows[OfKeys ? 0 : i])) * log2_e);
+        if (all) continue;
+        const int row = mine + Tile::row(i), column = begin + Tile::column(j);
+        if (column >= count || (causal && (OfKeys ? row > column : column > row))) weights.at(i, j) = 0;
+      }
+    }
+  }
+  /// Gradients of scores from those of weights, and the queries' inner products.
+  template <class Sums>
+  __device__ __forceinline__ void pass(Sums& grads, Sums& weights, const float* stage, const float* of_rows,
+                                       const float* of_columns) const {
+#pragma unroll
+    for (int j = 0; j < weights.columns; ++j) {
+      const float column_inner = OfKeys ? of_columns[Tile::column(j)] : 0.0f;
+#pragma unroll
+      for (int i = 0; i < Tile::rows; ++i) {
+        float weight = weights.at(i, j);
+        if constexpr (OfKeys && Tile::staged) weight = Tile::template staged_weight<Step>(stage, i, j);
+        const float gradient = weight * (grads.at(i, j) - (OfKeys ? column_inner : of_rows[OfKeys ? 0 : i]));
+        grads.at(i, j) = weight == 0 ? 0 : gradient;
+      }
+    }
+  }
+
+ private:
+  /// The position of the first key relative to the first query.
+  __device__ __forceinline__ int ahead() const { return OfKeys ? mine - begin : begin - mine; }
+};
+
 /// The rows from `first` on, of the keys (OfKeys) or of the queries.
 template <bool OfKeys, class Tile, int Width, int Step, int Warps, int Stages>
 __device__ __forceinline__ void differentiate(const Backward& pass, const Sizes& sizes, int head, int first,
@@ -114,43 +165,18 @@ __device__ __forceinline__ void differentiate(const Backward& pass, const Sizes&
     const float* const other = others + begin / Step % Stages * 2 * Shape::other;
     const float* const other_value = other + Shape::other;
     const float* const columns = of_columns + begin / Step % Stages * 2 * Step;
-    const int ahead = OfKeys ? mine - begin : begin - mine;  // position of the first key relative to the first query
-    // Whether any query sees any key, and whether all see all.
-    const bool sees = !sizes.causal || (OfKeys ? ahead < Step : ahead < Tile::warp_rows);
-    const bool sees_all =
-        begin + Step <= count && (!sizes.causal || ahead + (OfKeys ? Tile::warp_rows : Step) - 1 <= 0);
-    if (sees) {
+    const Window<OfKeys, Tile, Step> window{mine, begin, count, sizes.causal};
+    if (window.sees()) {
       typename Tile::template Sums<Step> weights, grads;
       Tile::template scores<Step, Width>(weights, own + warp * Tile::warp_rows * pitch<Width>, other);
       scale_scores<Tile>(weights, sizes.scale);
-#pragma unroll
-      for (int j = 0; j < weights.columns; ++j) {
-        const float column_log = OfKeys ? columns[Tile::column(j)] : 0.0f;
-#pragma unroll
-        for (int i = 0; i < Tile::rows; ++i) {
-          weights.at(i, j) = power_of_2((weights.at(i, j) - (OfKeys ? column_log : row_log[OfKeys ? 0 : i])) * log2_e);
-          if (!sees_all) {
-            const int row = mine + Tile::row(i), column = begin + Tile::column(j);
-            if (column >= count || (sizes.causal && (OfKeys ? row > column : column > row))) weights.at(i, j) = 0;
-          }
-        }
-      }
+      window.weigh(weights, row_log, columns);
       if constexpr (OfKeys) {
         Tile::template stage<Step>(stage, weights);
         Tile::template add<Step, Width>(value_sums, weights, stage, other_value);
       }
       Tile::template scores<Step, Width>(grads, own_value + warp * Tile::warp_rows * pitch<Width>, other_value);
-#pragma unroll
-      for (int j = 0; j < weights.columns; ++j) {
-        const float column_inner = OfKeys ? columns[Step + Tile::column(j)] : 0.0f;
-#pragma unroll
-        for (int i = 0; i < Tile::rows; ++i) {
-          float weight = weights.at(i, j);
-          if constexpr (OfKeys && Tile::staged) weight = Tile::template staged_weight<Step>(stage, i, j);
-          const float gradient = weight * (grads.at(i, j) - (OfKeys ? column_inner : row_inner[OfKeys ? 0 : i]));
-          grads.at(i, j) = weight == 0 ? 0 : gradient;
-        }
-      }
+      window.pass(grads, weights, stage, row_inner, columns + Step);
       Tile::template stage<Step>(stage, grads);
       Tile::template add<Step, Width>(sums, grads, stage, other);
     }

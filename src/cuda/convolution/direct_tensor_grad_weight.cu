@@ -4,6 +4,44 @@
 namespace tern::cuda::convolution {
 namespace {
 
+/// The gradients of `o_count` outputs from o_first on, of `images` from `first` on: the rows of all channels continue
+/// from image to image.
+__device__ __forceinline__ void stage_gradients(float* staged, const float* __restrict__ g,
+                                                const std::uint8_t* __restrict__ index, int first, int images,
+                                                int o_first, int o_count, int pitch, const TensorSizes& s) {
+  const int area = index == nullptr ? s.area : s.area / 4;
+  const std::int64_t from_first = (static_cast<std::int64_t>(first) * s.O + o_first) * area;
+  const int runs = o_count == s.O ? 1 : images, rows = o_count * images / runs;
+  for (int i = 0; i < runs; ++i) {
+    float* const there = staged + i * o_count * pitch;
+    const std::int64_t from = from_first + i * s.O * area;
+    if (index == nullptr)
+      copy_rows(there, g + from, rows, s.area, s.area, pitch);
+    else
+      spread_rows(there, g + from, index + from, rows, pitch, s);
+  }
+}
+
+/// Writes the sums of `count` output channels, of which the warps that `adds` have parts: in the lanes of a row, and
+/// one for each split.
+template <int Across>
+__device__ __forceinline__ void finish_bias(float* to, float (&bias)[Across], float* parts, bool adds, int split,
+                                            int splits, int count) {
+  const int lane = static_cast<int>(threadIdx.x) % 32, column = static_cast<int>(threadIdx.x);
+  __syncthreads();
+#pragma unroll
+  for (int j = 0; j < Across; ++j) {
+    bias[j] += __shfl_xor_sync(0xffffffffu, bias[j], 1);
+    bias[j] += __shfl_xor_sync(0xffffffffu, bias[j], 2);
+    if (adds && lane % 4 == 0) parts[split * Across * 8 + j * 8 + lane / 4] = bias[j];
+  }
+  __syncthreads();
+  if (column >= count) return;
+  float total = 0;
+  for (int i = 0; i < splits; ++i) total += parts[i * Across * 8 + column];
+  to[column] = total;
+}
+
 template <int Across, bool Doubles>
 __global__ void __launch_bounds__(Across <= 3 ? 2 * tensor_threads : tensor_threads,
                                   !Doubles && (Across == 4 || Across == 7) ? 2 : 1)
@@ -47,18 +85,7 @@ __global__ void __launch_bounds__(Across <= 3 ? 2 * tensor_threads : tensor_thre
     const int images = min(cut.together, end - begin - first);
     copy_images(planes, x + (static_cast<std::int64_t>(begin + first) * s.C + c_first) * s.H * s.W, images, channels,
                 cut.planes, s);
-    // The rows of all channels continue from image to image.
-    const int g_area = index == nullptr ? s.area : s.area / 4;
-    const std::int64_t from_g = (static_cast<std::int64_t>(begin + first) * s.O + o_first) * g_area;
-    const int runs = o_count == s.O ? 1 : images, g_rows = o_count * images / runs;
-    for (int i = 0; i < runs; ++i) {
-      float* const there = staged_g + i * o_count * cut.pitch;
-      const std::int64_t from = from_g + i * s.O * g_area;
-      if (index == nullptr)
-        copy_rows(there, g + from, g_rows, s.area, s.area, cut.pitch);
-      else
-        spread_rows(there, g + from, index + from, g_rows, cut.pitch, s);
-    }
+    stage_gradients(staged_g, g, index, begin + first, images, o_first, o_count, cut.pitch, s);
     commit_copies();
     await_copies<0>();
     __syncthreads();
@@ -98,20 +125,8 @@ __global__ void __launch_bounds__(Across <= 3 ? 2 * tensor_threads : tensor_thre
     add_warps<1>(
         parts, sums, {cut.tiles, cut.splits, rows, o_count}, [](int row) { return row; }, use);
   }
-  if (c_first > 0) return;
-  __syncthreads();
-#pragma unroll
-  for (int j = 0; j < Across; ++j) {
-    bias[j] += __shfl_xor_sync(0xffffffffu, bias[j], 1);
-    bias[j] += __shfl_xor_sync(0xffffffffu, bias[j], 2);
-    if (with_bias && sums.t == 0) parts[split * Across * 8 + j * 8 + sums.g] = bias[j];
-  }
-  __syncthreads();
-  const int column = static_cast<int>(threadIdx.x);
-  if (column >= o_count) return;
-  float total = 0;
-  for (int i = 0; i < cut.splits; ++i) total += parts[i * Across * 8 + column];
-  to[sums_of_slice - s.O + o_first + column] = total;
+  if (c_first == 0)
+    finish_bias(to + (sums_of_slice - s.O + o_first), bias, parts, with_bias, split, cut.splits, o_count);
 }
 
 GradWeightCut chosen_cut(const Problem& problem) {

@@ -2,6 +2,7 @@
 #include "cuda/elements.cuh"
 #include "cuda/elementwise.cuh"
 #include "cuda/fused_rows.cuh"
+#include "cuda/recording.cuh"
 
 namespace tern::cuda::convolution {
 namespace {
@@ -392,16 +393,25 @@ Packed::Packed(const Problem& requested, const Task& task, const Arrays& arrays,
   engine_.added = arrays.added, engine_.after = arrays.after;
 }
 
-void Packed::before(const Context& context) const {
+void Packed::before(const Context& context) {
   const Problem& packed = task_.packed;
   if (requested_.pass != Pass::grad_x && !task_.takes_image)
     with_element(packed, image_, own_.x,
                  [&](auto* image, const auto* own) { pack_image(context, image, own, requested_, packed); });
-  if (requested_.pass != Pass::grad_weight && !task_.takes_weight)
-    with_element(packed, weight_, own_.weight, [&](auto* weight, const auto* own) {
-      task_.flipped ? flip_weight(context, weight, own, requested_)
-                    : pack_weight(context, weight, own, requested_, packed);
+  if (requested_.pass == Pass::grad_weight || task_.takes_weight) return;
+  const auto pack = [requested = requested_, task = task_, own = own_.weight](const Context& where, void* to) {
+    with_element(task.packed, to, own, [&](auto* weight, const auto* from) {
+      task.flipped ? flip_weight(where, weight, from, requested)
+                   : pack_weight(where, weight, from, requested, task.packed);
     });
+  };
+  if (requested_.pass == Pass::forward)
+    if (void* const made =
+            made_once(context, static_cast<std::size_t>(packed.weights() * bytes_of(packed.element)), pack)) {
+      engine_.weight = made;
+      return;
+    }
+  pack(context, weight_);
 }
 
 void Packed::after(const Context& context) const {

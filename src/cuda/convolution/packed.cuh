@@ -70,7 +70,7 @@ class Packed {
   void* workspace() const { return workspace_; }
 
   /// Queues what comes before the engine's work, and after it.
-  void before(const Context& context) const;
+  void before(const Context& context);
   void after(const Context& context) const;
 
  private:
@@ -94,7 +94,7 @@ struct Around {
   }
   static void run(Context& context, const Problem& requested, const Arrays& arrays, int plan, void* workspace) {
     const Task task = task_of(requested);
-    const Packed on(requested, task, arrays, workspace, Engine::workspace(requested, task, plan));
+    Packed on(requested, task, arrays, workspace, Engine::workspace(requested, task, plan));
     on.before(context);
     Engine::run(context, requested, task, on.arrays(), plan, on.workspace());
     on.after(context);

@@ -175,6 +175,41 @@ __device__ __forceinline__ float4 operator+(const float4& a, const float4& b) {
   return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w};
 }
 
+/// The fours of a tile's sums in shared memory.
+template <class Shape>
+struct Fours {
+  static constexpr int count = Shape::rows * Shape::columns / 4, per_row = Shape::columns / 4;
+  static __device__ __forceinline__ int place(int e) { return e / per_row * Shape::partial_stride + e % per_row * 4; }
+};
+
+/// Adds what the blocks of a cluster have of a tile's sums, and of its row sums if there are any.
+template <class Shape>
+__device__ __forceinline__ void finish_cluster(const Product& product, int row0, int column0, int rank, float* shared,
+                                               float* row_totals) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  using On = Fours<Shape>;
+  auto cluster = cooperative_groups::this_cluster();
+  cluster.sync();
+  const int slice = (On::count + product.split - 1) / product.split;
+  const int end = min(On::count, (rank + 1) * slice);
+  for (int e = rank * slice + static_cast<int>(threadIdx.x); e < end; e += product_threads) {
+    float4 total = {0, 0, 0, 0};
+    for (int other = 0; other < product.split; ++other)
+      total = total + *reinterpret_cast<const float4*>(cluster.map_shared_rank(shared, static_cast<unsigned>(other)) +
+                                                       On::place(e));
+    finish_four(product, row0 + e / On::per_row, column0 + e % On::per_row * 4, total);
+  }
+  if (row_totals != nullptr && rank == 0 && threadIdx.x < Shape::rows &&
+      row0 + static_cast<int>(threadIdx.x) < product.m) {
+    float total = 0;
+    for (int other = 0; other < product.split; ++other)
+      total += cluster.map_shared_rank(row_totals, static_cast<unsigned>(other))[threadIdx.x];
+    product.sums[row0 + threadIdx.x] = total;
+  }
+  cluster.sync();  // nobody leaves while others read its shared memory
+#endif
+}
+
 /// Computes tile `tile` of the product, and begins the kernel; `rank` is this block's share of the sum, below
 /// product.split. With a split, all blocks of the cluster must call this with the same product and tile.
 template <class Shape, bool KA, bool KB, bool MayMask>
@@ -228,22 +263,20 @@ __device__ __forceinline__ void compute_tile(const Product& product, int tile, i
   __syncthreads();
   if (with_sums) *reinterpret_cast<float4*>(sum_parts + 4 * threadIdx.x) = row_sums;
 
-  constexpr int stride = Shape::partial_stride;
-  sums.template store<stride>(shared);
+  using On = Fours<Shape>;
+  sums.template store<Shape::partial_stride>(shared);
   __syncthreads();
-  constexpr int fours = Shape::rows * Shape::columns / 4, per_row = Shape::columns / 4;
-  const auto at_four = [](int e) { return e / per_row * stride + e % per_row * 4; };
 #pragma unroll
-  for (int i = 0; i < (fours + product_threads - 1) / product_threads; ++i) {
+  for (int i = 0; i < (On::count + product_threads - 1) / product_threads; ++i) {
     const int e = static_cast<int>(threadIdx.x) + i * product_threads;
-    if (fours % product_threads != 0 && e >= fours) break;
-    float* const at = shared + at_four(e);
+    if (On::count % product_threads != 0 && e >= On::count) break;
+    float* const at = shared + On::place(e);
     float4 total = *reinterpret_cast<const float4*>(at);
 #pragma unroll
     for (int g = 1; g < Shape::groups; ++g)
-      total = total + *reinterpret_cast<const float4*>(at + g * Shape::rows * stride);
+      total = total + *reinterpret_cast<const float4*>(at + g * Shape::rows * Shape::partial_stride);
     if (product.split == 1)
-      finish_four(product, row0 + e / per_row, column0 + e % per_row * 4, total);
+      finish_four(product, row0 + e / On::per_row, column0 + e % On::per_row * 4, total);
     else if (Shape::groups > 1)
       *reinterpret_cast<float4*>(at) = total;
   }
@@ -257,28 +290,7 @@ __device__ __forceinline__ void compute_tile(const Product& product, int tile, i
     else if (row0 + static_cast<int>(threadIdx.x) < product.m)
       product.sums[row0 + threadIdx.x] = total;
   }
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  if (product.split > 1) {
-    auto cluster = cooperative_groups::this_cluster();
-    cluster.sync();
-    const int slice = (fours + product.split - 1) / product.split;
-    const int end = min(fours, (rank + 1) * slice);
-    for (int e = rank * slice + static_cast<int>(threadIdx.x); e < end; e += product_threads) {
-      float4 total = {0, 0, 0, 0};
-      for (int other = 0; other < product.split; ++other)
-        total = total + *reinterpret_cast<const float4*>(cluster.map_shared_rank(shared, static_cast<unsigned>(other)) +
-                                                         at_four(e));
-      finish_four(product, row0 + e / per_row, column0 + e % per_row * 4, total);
-    }
-    if (with_sums && rank == 0 && threadIdx.x < Shape::rows && row0 + static_cast<int>(threadIdx.x) < product.m) {
-      float total = 0;
-      for (int other = 0; other < product.split; ++other)
-        total += cluster.map_shared_rank(sum_total, static_cast<unsigned>(other))[threadIdx.x];
-      product.sums[row0 + threadIdx.x] = total;
-    }
-    cluster.sync();  // nobody leaves while others read its shared memory
-  }
-#endif
+  if (product.split > 1) finish_cluster<Shape>(product, row0, column0, rank, shared, with_sums ? sum_total : nullptr);
 }
 
 }  // namespace tern::cuda::products

@@ -107,9 +107,10 @@ __global__ void __launch_bounds__(ClusterPlan::threads_of(Work::sums* Work::made
         const Made<Work::made> made = work.finish(round, n, unit, *item, carry, sums);
         *item = next;
         float* const to = own + plan.tile * plan.stride - copy;
-        if (round + 1 < rounds && plan.spread > 1) {
+        const bool last = round + 1 == rounds;  // nobody reads its state
+        if (!last && plan.spread > 1) {
           arrivals.send(to, made.values, round + 1, plan.spread);
-        } else {
+        } else if (!last) {
 #pragma unroll
           for (int i = 0; i < Work::made; ++i) to[i] = made.values[i];
         }
