@@ -4,8 +4,7 @@ The networks are written as ONNX graphs of random weights, batch normalisation f
 exporter leaves them: no PyTorch is needed. Of all rounds the least time counts, on all sides: of the clock, and of the
 processor, which other programs on the machine disturb less.
 
-With TERN_SIMD=AVX2 in the environment Tern is held to that instruction set, and ONNX Runtime, which cannot be, is left
-out; ONEDNN_MAX_CPU_ISA=AVX2 holds OpenVINO to it.
+All are held to AVX2 where avx2_only.c is preloaded.
 
 usage: infer.py PATH/TO/infer [--base OLDER_INFER] [--nets resnet18,...] [--batches 1,8] [--threads 2] [--rounds 5]
 """
@@ -278,8 +277,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1)
     options = parser.parse_args()
-    simd = os.environ.get("TERN_SIMD", "")
-    names = [] if simd else ["ONNX Runtime " + onnxruntime.__version__]
+    names = ["ONNX Runtime " + onnxruntime.__version__]
     try:
         import openvino
         names.append("OpenVINO " + openvino.__version__.split("-")[0])
@@ -288,7 +286,7 @@ def main():
     names.append("Tern, eager")
     if options.base:
         names.append("before, eager")
-    print(f"TERN_SIMD={simd}, {options.threads} threads; ms of the clock / of the processor\n")
+    print(f"{options.threads} threads; ms of the clock / of the processor\n")
     print("| network | images | Tern | " + " | ".join(names) + " | best peer / Tern |")
     print("|---|---|---|" + "---|" * len(names) + "---|")
     for net in options.nets.split(","):
@@ -297,9 +295,7 @@ def main():
         model = model.SerializeToString()
         for batch in map(int, options.batches.split(",")):
             x = np.random.default_rng(2).standard_normal((batch, *shape), dtype=np.float32)
-            sides = [Tern(options.infer, net, batch, options.threads)]
-            if not simd:
-                sides.append(onnx_runtime(model, x, options.threads))
+            sides = [Tern(options.infer, net, batch, options.threads), onnx_runtime(model, x, options.threads)]
             if any("OpenVINO" in name for name in names):
                 sides.append(openvino_of(model, x, options.threads))
             peers = len(sides)

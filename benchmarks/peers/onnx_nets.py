@@ -54,6 +54,15 @@ def export(name, folder, exporter, opset):
     return file, data
 
 
+def repeated(data, batch):
+    """The same file of inputs and outputs with `batch` copies of each example."""
+    if batch == 1:
+        return data
+    file = data.with_suffix(f".{batch}.npz")
+    np.savez(file, **{name: np.repeat(values, batch, 0) for name, values in np.load(data).items()})
+    return file
+
+
 def session_of(file, threads, spin):
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
@@ -107,6 +116,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--mode", choices=["vectorized", "cuda"], default="vectorized")
     parser.add_argument("--precision", choices=["strict", "tf32"], default="strict")
     options = parser.parse_args()
@@ -117,6 +127,7 @@ def main():
     for name in options.names or sets[options.set]:
         try:
             file, data = export(name, options.folder, options.exporter, options.opset)
+            data = repeated(data, options.batch)
         except Exception as error:  # the exporter's, not ours
             print(f"{name}: not exported: {str(error).strip().splitlines()[0][:150] if str(error) else repr(error)}",
                   flush=True)

@@ -5,10 +5,12 @@ Tern is timed with x in both layouts, and the better one counts, as of PyTorch. 
 a call: other programs on the machine disturb it less than the clock; with one thread it is the time of the call. The
 report has the distribution of the ratios (above 1 Tern is faster) and the worst by name.
 
-With TERN_SIMD=AVX2 in the environment Tern is held to that instruction set, and ONNX Runtime, which cannot be, is left
-out; ATEN_CPU_CAPABILITY=avx2 and ONEDNN_MAX_CPU_ISA=AVX2 hold PyTorch to it.
+All are held to AVX2 where avx2_only.c is preloaded.
 
-usage: sweep_cpu.py PATH/TO/sweep [--layers 200] [--threads 1] [--seed 1] [--out FILE]
+A long sweep can be collected in pieces: --rows FILE appends each layer to a file, --first N leaves out the first N
+layers that the seed draws, and --report prints the table of the collected rows without measuring.
+
+usage: sweep_cpu.py PATH/TO/sweep [--layers 200] [--threads 1] [--seed 1] [--rows FILE [--first N] [--report]]
 """
 
 import argparse
@@ -105,41 +107,56 @@ def main():
     parser.add_argument("--most-flops", type=float, default=2e9)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--torch", action="store_true")
-    parser.add_argument("--out")
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--rows")
+    parser.add_argument("--report", action="store_true")
     options = parser.parse_args()
+    rows = []
+    if not options.report:
+        rows = measure(options)
+    if options.rows:
+        with open(options.rows) as file:
+            rows = [tuple(json.loads(line)) for line in file]
+    print(table(rows, options.threads))
+
+
+def measure(options):
     if options.torch:
         import torch
 
         torch.set_num_threads(options.threads)
     generator, tern = random.Random(options.seed), Tern(options.sweep, options.threads, options.seconds)
     rows, begin = [], time.perf_counter()
-    for _ in range(options.layers):
+    for index in range(options.layers):
         sizes = draw(generator, [1, 1, 2, 4, 8, 16, 32], 2 ** 23, options.most_flops)
+        if index < options.first:
+            continue
         own = {layout: tern(sizes, layout) for layout in ("first", "last")}
-        peers = {}
-        if not os.environ.get("TERN_SIMD"):
-            peers["ONNX Runtime"] = least(onnx_runtime(sizes, options.threads), options.seconds)
+        peers = {"ONNX Runtime": least(onnx_runtime(sizes, options.threads), options.seconds)}
         if options.torch:
             for layout in ("first", "last"):
                 peers[f"PyTorch, {layout}"] = least(pytorch(sizes, layout), options.seconds)
         layout, peer = min(own, key=own.get), min(peers, key=peers.get)
         rows.append((peers[peer] / own[layout], name_of(sizes), own[layout], layout, peers[peer], peer))
-        print(f"{rows[-1][0]:.2f} {name_of(sizes)}: {own} {peers}", file=sys.stderr, flush=True)
+        print(f"{index} {rows[-1][0]:.2f} {name_of(sizes)}: {own} {peers}", file=sys.stderr, flush=True)
+        if options.rows:
+            with open(options.rows, "a") as file:
+                file.write(json.dumps(rows[-1]) + "\n")
         if time.perf_counter() - begin > 60 * options.minutes:
             break
+    return rows
+
+
+def table(rows, threads):
     ratios = sorted(row[0] for row in rows)
     at = lambda q: ratios[min(len(ratios) - 1, int(q * len(ratios)))]
-    lines = [f"{len(rows)} layers, {options.threads} threads: least {ratios[0]:.2f}, 5th percentile {at(0.05):.2f}, "
+    lines = [f"{len(rows)} layers, {threads} threads: least {ratios[0]:.2f}, 5th percentile {at(0.05):.2f}, "
              f"median {at(0.5):.2f}, 95th {at(0.95):.2f}; {sum(r >= 1 for r in ratios)} ahead, "
              f"{sum(r < 0.85 for r in ratios)} below 0.85, {sum(r < 0.5 for r in ratios)} below 0.5", "",
              "| best peer / Tern | layer | Tern, us | x | peer, us | peer |", "|---|---|---|---|---|---|"]
     for ratio, name, mine, layout, theirs, peer in sorted(rows)[:20]:
         lines.append(f"| {ratio:.2f} | {name} | {mine:.0f} | {layout} | {theirs:.0f} | {peer} |")
-    text = "\n".join(lines)
-    print(text)
-    if options.out:
-        with open(options.out, "w") as file:
-            file.write(text + "\n")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

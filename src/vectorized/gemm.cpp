@@ -122,6 +122,8 @@ HWY_INLINE void prefetch_far(const void* from) {
 }
 
 inline constexpr std::int64_t ahead = 16;  // steps of k between prefetches
+// With AVX2 the loop's own arithmetic takes the ports of multiply-adds: 104 and unrolled 114 of 127 GFLOP/s.
+inline constexpr int unrolled = HWY_TARGET == HWY_AVX2 ? 8 : 1;
 
 /// One tile: M rows of c, V vectors of columns.
 template <bool ByRows, int M, int V, class T>
@@ -152,6 +154,7 @@ void tile(const Block<T>& block) {
       if (block.b_next != nullptr)
         for (std::int64_t p = 0; p < block.b_next_rows; ++p, b_next += b_row)
           for (int j = 0; j < V; ++j) prefetch_far(b_next + j * lanes<T>());
+#pragma GCC unroll unrolled
       for (std::int64_t p = first; p < last; ++p) {
         Vector<T> row[V];
         load<0, V, T>(row, b);

@@ -24,6 +24,9 @@ void fuse(Structure& structure, Rounding rounding = Rounding::same);
 void fold_batch_norm(Structure& structure);
 /// Makes products with constant matrices, and constant rows added to them, linear layers. The sums' order may change.
 void join_linear(Structure& structure);
+/// For inference alone, as fold_batch_norm: scales and shifts behind convolutions and linear layers become part of
+/// their weights, and so do sums of convolutions and normalisations that read the same value, or of one and that value.
+void merge_layers(Structure& structure);
 /// Cuts what reads padding alone off the constant weights of convolutions, as in wide dilations over small images.
 void trim_taps(Structure& structure);
 

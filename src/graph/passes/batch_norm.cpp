@@ -63,13 +63,17 @@ bool holds(const Structure& structure, const Makers& makers, const Node& node, s
 
 }  // namespace
 
-void fold_batch_norm(Structure& structure) {
-  const NoGrad no_grad;
+void freeze(Structure& structure) {
   for (Value& value : structure.values)
     if (value.kind == Kind::parameter || value.kind == Kind::buffer) {
       value.kind = Kind::constant;
       value.tensor = value.tensor.detach().clone();  // training goes on with the module's own
     }
+}
+
+void fold_batch_norm(Structure& structure) {
+  const NoGrad no_grad;
+  freeze(structure);
   const std::vector<int> uses = structure.uses();
   Makers maker;
   std::vector<bool> gone(structure.nodes.size());

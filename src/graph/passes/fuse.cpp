@@ -77,6 +77,7 @@ Graph for_inference(const Graph& graph) {
   Structure structure = graph.structure();
   merge_common(structure);
   move_reshapes(structure);
+  merge_layers(structure);
   // Sums and activations first: they then go into the layers with the normalisations.
   fuse(structure, Rounding::fewer);
   fold_batch_norm(structure);
