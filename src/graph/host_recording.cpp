@@ -32,6 +32,31 @@ struct Unrecordable {
 
 constexpr const char* slices_differ = "slices of its batch run other kernels";
 
+/// The pool, and the height of the stack that a kernel's blocks would make.
+class Counted final : public BlockSource {
+ public:
+  void* take(std::size_t bytes) override {
+    block_source = nullptr;
+    void* const block = host_memory().allocate(bytes, nullptr);
+    block_source = this;
+    places_[block] = stack_.push(bytes);
+    most = std::max(most, stack_.top());
+    return block;
+  }
+  bool give_back(void* block) noexcept override {
+    if (const auto found = places_.find(block); found != places_.end()) {
+      stack_.pop(found->second);
+      places_.erase(found);
+    }
+    return false;
+  }
+  std::size_t most = 0;
+
+ private:
+  std::map<const void*, std::size_t> places_;
+  Stack stack_;
+};
+
 /// What both runs have in common: blocks of tensors are seen, those that kernels take for themselves are the pool's.
 class Watch : public BlockSource, public kernels::Tape, public Observer {
  public:
@@ -105,6 +130,12 @@ class Measure final : public Watch {
   void begins() override {
     Watch::begins();
     ++launch_;
+    block_source = &own_.emplace();
+  }
+  void ends(std::unique_ptr<kernels::Launch> launch) noexcept override {
+    if (launch != nullptr) workspaces.push_back({own_->most, event_, event_ + 1});
+    ++event_;
+    Watch::ends(std::move(launch));
   }
 
   /// What still lives is needed to the end. A block that is written first where another one is read last takes its
@@ -129,6 +160,7 @@ class Measure final : public Watch {
     }
   }
   std::vector<Lifetime> blocks;
+  std::vector<Lifetime> workspaces;   ///< of the launches
   std::vector<std::size_t> place_of;  ///< the block in whose place each one lies
 
  private:
@@ -147,6 +179,7 @@ class Measure final : public Watch {
     return static_cast<const std::byte*>(pointer) < entry->first + blocks[entry->second].bytes ? entry->second : none;
   }
 
+  std::optional<Counted> own_;
   std::map<const std::byte*, std::size_t> live_;
   std::vector<Uses> uses_;
   std::vector<Pair> pairs_;
@@ -267,7 +300,11 @@ std::vector<Tensor> HostRecording::measure() {
   std::vector<Lifetime> places = blocks_;
   for (std::size_t i = 0; i < places.size(); ++i)
     if (measured.place_of[i] != i) places[i].bytes = 0;  // it needs no place of its own
+  std::ranges::copy(measured.workspaces, std::back_inserter(places));
   plan_ = plan_memory(places);
+  workspaces_.clear();
+  for (std::size_t i = blocks_.size(); i < places.size(); ++i)
+    workspaces_.push_back({plan_.offsets[i], places[i].bytes});
   std::vector<std::size_t> offsets;
   for (const std::size_t place : measured.place_of) offsets.push_back(plan_.offsets[place]);
   plan_.offsets = std::move(offsets);
@@ -287,6 +324,9 @@ void HostRecording::record(std::string& reason) {
     results_.push_back({place, result.dtype(), result.shape(), ours ? Tensor{} : result});
   }
   reason = recording.problem();
+  auto workspace = workspaces_.begin();
+  for (Action& action : actions_)
+    if (action.launch != nullptr && workspace != workspaces_.end()) action.workspace = *workspace++;
 }
 
 void HostRecording::replay(Context& context) {
@@ -294,7 +334,9 @@ void HostRecording::replay(Context& context) {
   struct Outer {
     AlgorithmChoices& choices;
     const kernels::WeightVersion* const version = kernels::weight_version;
+    BlockSource* const source = std::exchange(block_source, nullptr);
     ~Outer() {
+      block_source = source;
       choices.want(nullptr);
       kernels::weight_version = version;
       kernels::derived_weights = nullptr;
@@ -309,6 +351,8 @@ void HostRecording::replay(Context& context) {
     action.derived.next = 0;
     kernels::derived_weights = action.weights == nullptr ? nullptr : &action.derived;
     choices_.want(action.algorithm);
+    workspace_.begin(block_->data() + action.workspace.offset, action.workspace.bytes);
+    block_source = action.workspace.bytes == 0 ? nullptr : &workspace_;
     action.launch->run(context);
   }
 }
@@ -370,8 +414,8 @@ void HostRecording::run(const std::vector<Tensor>& inputs, std::vector<Tensor>& 
   std::optional<AlgorithmChoices::Use> use;
   if (slices_) use.emplace(choices_, context);
   try {
-    if (slices_ && !std::exchange(noted_, true)) {
-      results = note();
+    if (!std::exchange(ran_, true)) {
+      results = slices_ ? note() : measure();
     } else if (!std::exchange(measured_, true)) {
       results = measure();
     } else if (!recorded()) {

@@ -32,124 +32,73 @@ Tensor along_backward(const char* op, const Tensor& grad, const Tensor& out, int
   return grad_in;
 }
 
+template <class Slot, class Back>
+Tensor recorded_along(const char* op, const Tensor& x, std::int64_t dim, Slot slot, Back back) {
+  const int place = dim_of(op, dim, x.rank());
+  Tensor out = along(op, x, place, slot);
+  if (recording(x))
+    record(op, out, {x}, [op, out = Saved(out), place, back](const Tensor& grad) {
+      return Gradients{along_backward(op, grad, out.get(), place, back)};
+    });
+  return out;
+}
+
 }  // namespace
 
 #define SLOT(name) [](const auto& table) -> decltype((table.activation.name)) { return table.activation.name; }
 
 Tensor relu(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("relu", x);
-  Tensor out = unary("relu", x, SLOT(relu));
-  if (recording(x))
-    record("relu", out, {x}, [out = Saved(out)](const Tensor& grad) {
-      return Gradients{unary_backward("relu", grad, out.get(), SLOT(relu_backward))};
-    });
-  return out;
+  if (traces()) return traced("relu", x);
+  return recorded_unary<Reads::output>("relu", x, SLOT(relu), SLOT(relu_backward));
 }
 
 Tensor leaky_relu(const Tensor& x, double negative_slope) {
-  if (traces()) [[unlikely]]
-    return traced("leaky_relu", x, negative_slope);
-  Tensor out = unary("leaky_relu", x, SLOT(leaky_relu), negative_slope);
-  if (recording(x))
-    record("leaky_relu", out, {x}, [x = Saved(x), negative_slope](const Tensor& grad) {
-      return Gradients{unary_backward("leaky_relu", grad, x.get(), SLOT(leaky_relu_backward), negative_slope)};
-    });
-  return out;
+  if (traces()) return traced("leaky_relu", x, negative_slope);
+  return recorded_unary<Reads::input>("leaky_relu", x, SLOT(leaky_relu), SLOT(leaky_relu_backward), negative_slope);
 }
 
 Tensor sigmoid(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("sigmoid", x);
-  Tensor out = unary("sigmoid", x, SLOT(sigmoid));
-  if (recording(x))
-    record("sigmoid", out, {x}, [out = Saved(out)](const Tensor& grad) {
-      return Gradients{unary_backward("sigmoid", grad, out.get(), SLOT(sigmoid_backward))};
-    });
-  return out;
+  if (traces()) return traced("sigmoid", x);
+  return recorded_unary<Reads::output>("sigmoid", x, SLOT(sigmoid), SLOT(sigmoid_backward));
 }
 
 Tensor tanh(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("tanh", x);
-  Tensor out = unary("tanh", x, SLOT(tanh));
-  if (recording(x))
-    record("tanh", out, {x}, [out = Saved(out)](const Tensor& grad) {
-      return Gradients{unary_backward("tanh", grad, out.get(), SLOT(tanh_backward))};
-    });
-  return out;
+  if (traces()) return traced("tanh", x);
+  return recorded_unary<Reads::output>("tanh", x, SLOT(tanh), SLOT(tanh_backward));
 }
 
 Tensor softplus(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("softplus", x);
-  Tensor out = unary("softplus", x, SLOT(softplus));
-  if (recording(x))
-    record("softplus", out, {x}, [x = Saved(x)](const Tensor& grad) {
-      return Gradients{unary_backward("softplus", grad, x.get(), SLOT(softplus_backward))};
-    });
-  return out;
+  if (traces()) return traced("softplus", x);
+  return recorded_unary<Reads::input>("softplus", x, SLOT(softplus), SLOT(softplus_backward));
 }
 
 Tensor gelu(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("gelu", x);
-  Tensor out = unary("gelu", x, SLOT(gelu));
-  if (recording(x))
-    record("gelu", out, {x}, [x = Saved(x)](const Tensor& grad) {
-      return Gradients{unary_backward("gelu", grad, x.get(), SLOT(gelu_backward))};
-    });
-  return out;
+  if (traces()) return traced("gelu", x);
+  return recorded_unary<Reads::input>("gelu", x, SLOT(gelu), SLOT(gelu_backward));
 }
 
 Tensor silu(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("silu", x);
-  Tensor out = unary("silu", x, SLOT(silu));
-  if (recording(x))
-    record("silu", out, {x}, [x = Saved(x)](const Tensor& grad) {
-      return Gradients{unary_backward("silu", grad, x.get(), SLOT(silu_backward))};
-    });
-  return out;
+  if (traces()) return traced("silu", x);
+  return recorded_unary<Reads::input>("silu", x, SLOT(silu), SLOT(silu_backward));
 }
 
 Tensor hardswish(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("hardswish", x);
-  Tensor out = unary("hardswish", x, SLOT(hardswish));
-  if (recording(x))
-    record("hardswish", out, {x}, [x = Saved(x)](const Tensor& grad) {
-      return Gradients{unary_backward("hardswish", grad, x.get(), SLOT(hardswish_backward))};
-    });
-  return out;
+  if (traces()) return traced("hardswish", x);
+  return recorded_unary<Reads::input>("hardswish", x, SLOT(hardswish), SLOT(hardswish_backward));
 }
 
 Tensor softmax(const Tensor& x, std::int64_t dim, std::optional<DType> dtype) {
-  if (traces()) [[unlikely]]
-    return traced("softmax", x, dim, dtype);
+  if (traces()) return traced("softmax", x, dim, dtype);
   check_defined("softmax", "the input", x);
   if (dtype) return softmax(x.to(*dtype), dim);
-  const int place = dim_of("softmax", dim, x.rank());
-  Tensor out = along("softmax", x, place, SLOT(softmax));
-  if (recording(x))
-    record("softmax", out, {x}, [out = Saved(out), place](const Tensor& grad) {
-      return Gradients{along_backward("softmax", grad, out.get(), place, SLOT(softmax_backward))};
-    });
-  return out;
+  return recorded_along("softmax", x, dim, SLOT(softmax), SLOT(softmax_backward));
 }
 
 Tensor log_softmax(const Tensor& x, std::int64_t dim, std::optional<DType> dtype) {
-  if (traces()) [[unlikely]]
-    return traced("log_softmax", x, dim, dtype);
+  if (traces()) return traced("log_softmax", x, dim, dtype);
   check_defined("log_softmax", "the input", x);
   if (dtype) return log_softmax(x.to(*dtype), dim);
-  const int place = dim_of("log_softmax", dim, x.rank());
-  Tensor out = along("log_softmax", x, place, SLOT(log_softmax));
-  if (recording(x))
-    record("log_softmax", out, {x}, [out = Saved(out), place](const Tensor& grad) {
-      return Gradients{along_backward("log_softmax", grad, out.get(), place, SLOT(log_softmax_backward))};
-    });
-  return out;
+  return recorded_along("log_softmax", x, dim, SLOT(log_softmax), SLOT(log_softmax_backward));
 }
 
 Tensor activate(const Tensor& x, Activation activation) {

@@ -10,33 +10,25 @@ namespace tern::operators {
 
 namespace {
 
-// out = slot(a, b) over the broadcast shape; `slot` selects a slot of the table.
-template <class Slot>
+// out = slot(a, b) over the broadcast shape, a truth or of the dtype of a; `slot` selects a slot of the table.
+template <bool is_truth = false, class Slot>
 Tensor binary(const char* op, const Tensor& a, const Tensor& b, Slot slot) {
   check_dtypes(op, a, b);
   const Shape shape = a.shape() == b.shape() ? a.shape() : broadcast(op, a.shape(), b.shape());
   const Layout layout = common_layout(shape, {&a, &b});
-  Tensor out = empty_in(layout, shape, a.dtype());
+  Tensor out = empty_in(layout, shape, is_truth ? DType::boolean : a.dtype());
   const kernels::Broadcast sizes = make_broadcast(shape, {&a, &b}, layout);
   visit(op, a.dtype(), slot, [&]<class T>() {
+    using Out = std::conditional_t<is_truth, bool, T>;
     const Call<T> call;
-    slot(call.table())(call.context(), call.out(out), call.in(a), call.in(b), sizes);
+    slot(call.table())(call.context(), call.template out_as<Out>(out), call.in(a), call.in(b), sizes);
   });
   return out;
 }
 
 template <class Slot>
 Tensor comparison(const char* op, const Tensor& a, const Tensor& b, Slot slot) {
-  check_dtypes(op, a, b);
-  const Shape shape = broadcast(op, a.shape(), b.shape());
-  const Layout layout = common_layout(shape, {&a, &b});
-  Tensor out = empty_in(layout, shape, DType::boolean);
-  const kernels::Broadcast sizes = make_broadcast(shape, {&a, &b}, layout);
-  visit(op, a.dtype(), slot, [&]<class T>() {
-    const Call<T> call;
-    slot(call.table())(call.context(), call.template out_as<bool>(out), call.in(a), call.in(b), sizes);
-  });
-  return out;
+  return binary<true>(op, a, b, slot);
 }
 
 // Integers cannot be divided by 0. A device that runs asynchronously detects it itself.
@@ -61,13 +53,22 @@ Gradients select_backward(const char* op, const Tensor& grad, const Tensor& a, c
   return {sum_to(grad_a, a.shape()), sum_to(grad_b, b.shape())};
 }
 
+template <class Slot, class Back>
+Tensor select(const char* op, const Tensor& a, const Tensor& b, Slot slot, Back back) {
+  Tensor out = binary(op, a, b, slot);
+  if (recording(a, b))
+    record(op, out, {a, b}, [op, back, a = Saved(a), b = Saved(b)](const Tensor& grad) {
+      return select_backward(op, grad, a.get(), b.get(), back);
+    });
+  return out;
+}
+
 }  // namespace
 
 #define SLOT(name) [](const auto& table) -> decltype((table.arithmetic.name)) { return table.arithmetic.name; }
 
 Tensor add(const Tensor& a, const Tensor& b) {
-  if (traces()) [[unlikely]]
-    return traced("add", a, b);
+  if (traces()) return traced("add", a, b);
   Tensor out = binary("add", a, b, SLOT(add));
   if (recording(a, b))
     record("add", out, {a, b},
@@ -78,8 +79,7 @@ Tensor add(const Tensor& a, const Tensor& b) {
 }
 
 Tensor add_all(const std::vector<Tensor>& tensors) {
-  if (traces()) [[unlikely]]
-    return traced("add_all", tensors);
+  if (traces()) return traced("add_all", tensors);
   expects<ShapeError>(!tensors.empty(), "add_all: no tensors");
   check_defined("add_all", "an input", tensors[0]);
   const Layout layout = layout_of(tensors[0]);
@@ -120,8 +120,7 @@ Tensor add_all(const std::vector<Tensor>& tensors) {
 }
 
 Tensor sub(const Tensor& a, const Tensor& b) {
-  if (traces()) [[unlikely]]
-    return traced("sub", a, b);
+  if (traces()) return traced("sub", a, b);
   check_dtypes("sub", a, b);
   check_not_bool("sub", a);
   Tensor out = binary("sub", a, b, SLOT(sub));
@@ -135,8 +134,7 @@ Tensor sub(const Tensor& a, const Tensor& b) {
 }
 
 Tensor mul(const Tensor& a, const Tensor& b) {
-  if (traces()) [[unlikely]]
-    return traced("mul", a, b);
+  if (traces()) return traced("mul", a, b);
   Tensor out = binary("mul", a, b, SLOT(mul));
   if (recording(a, b))
     record("mul", out, {a, b},
@@ -149,8 +147,7 @@ Tensor mul(const Tensor& a, const Tensor& b) {
 }
 
 Tensor div(const Tensor& a, const Tensor& b) {
-  if (traces()) [[unlikely]]
-    return traced("div", a, b);
+  if (traces()) return traced("div", a, b);
   check_divisor("div", a, b);
   Tensor out = binary("div", a, b, SLOT(div));
   if (recording(a, b))
@@ -164,25 +161,13 @@ Tensor div(const Tensor& a, const Tensor& b) {
 }
 
 Tensor maximum(const Tensor& a, const Tensor& b) {
-  if (traces()) [[unlikely]]
-    return traced("maximum", a, b);
-  Tensor out = binary("maximum", a, b, SLOT(maximum));
-  if (recording(a, b))
-    record("maximum", out, {a, b}, [a = Saved(a), b = Saved(b)](const Tensor& grad) {
-      return select_backward("maximum", grad, a.get(), b.get(), SLOT(maximum_backward));
-    });
-  return out;
+  if (traces()) return traced("maximum", a, b);
+  return select("maximum", a, b, SLOT(maximum), SLOT(maximum_backward));
 }
 
 Tensor minimum(const Tensor& a, const Tensor& b) {
-  if (traces()) [[unlikely]]
-    return traced("minimum", a, b);
-  Tensor out = binary("minimum", a, b, SLOT(minimum));
-  if (recording(a, b))
-    record("minimum", out, {a, b}, [a = Saved(a), b = Saved(b)](const Tensor& grad) {
-      return select_backward("minimum", grad, a.get(), b.get(), SLOT(minimum_backward));
-    });
-  return out;
+  if (traces()) return traced("minimum", a, b);
+  return select("minimum", a, b, SLOT(minimum), SLOT(minimum_backward));
 }
 
 namespace {
@@ -231,66 +216,54 @@ Tensor rest_of_division(const Tensor& a, const Tensor& b) {
 }  // namespace
 
 Tensor pow(const Tensor& a, const Tensor& b) {
-  if (traces()) [[unlikely]]
-    return traced("pow", a, b);
+  if (traces()) return traced("pow", a, b);
   return in_scalars("pow", a, b, power);
 }
 Tensor fmod(const Tensor& a, const Tensor& b) {
-  if (traces()) [[unlikely]]
-    return traced("fmod", a, b);
+  if (traces()) return traced("fmod", a, b);
   return in_scalars("fmod", a, b, rest_of_division);
 }
 
 Tensor bitwise_and(const Tensor& a, const Tensor& b) {
-  if (traces()) [[unlikely]]
-    return traced("bitwise_and", a, b);
+  if (traces()) return traced("bitwise_and", a, b);
   return binary("bitwise_and", a, b, SLOT(bitwise_and));
 }
 Tensor bitwise_or(const Tensor& a, const Tensor& b) {
-  if (traces()) [[unlikely]]
-    return traced("bitwise_or", a, b);
+  if (traces()) return traced("bitwise_or", a, b);
   return binary("bitwise_or", a, b, SLOT(bitwise_or));
 }
 Tensor bitwise_xor(const Tensor& a, const Tensor& b) {
-  if (traces()) [[unlikely]]
-    return traced("bitwise_xor", a, b);
+  if (traces()) return traced("bitwise_xor", a, b);
   return binary("bitwise_xor", a, b, SLOT(bitwise_xor));
 }
 
 Tensor equal(const Tensor& a, const Tensor& b) {
-  if (traces()) [[unlikely]]
-    return traced("equal", a, b);
+  if (traces()) return traced("equal", a, b);
   return comparison("equal", a, b, SLOT(equal));
 }
 Tensor not_equal(const Tensor& a, const Tensor& b) {
-  if (traces()) [[unlikely]]
-    return traced("not_equal", a, b);
+  if (traces()) return traced("not_equal", a, b);
   return comparison("not_equal", a, b, SLOT(not_equal));
 }
 Tensor less(const Tensor& a, const Tensor& b) {
-  if (traces()) [[unlikely]]
-    return traced("less", a, b);
+  if (traces()) return traced("less", a, b);
   return comparison("less", a, b, SLOT(less));
 }
 Tensor less_equal(const Tensor& a, const Tensor& b) {
-  if (traces()) [[unlikely]]
-    return traced("less_equal", a, b);
+  if (traces()) return traced("less_equal", a, b);
   return comparison("less_equal", a, b, SLOT(less_equal));
 }
 Tensor greater(const Tensor& a, const Tensor& b) {
-  if (traces()) [[unlikely]]
-    return traced("greater", a, b);
+  if (traces()) return traced("greater", a, b);
   return comparison("greater", a, b, SLOT(greater));
 }
 Tensor greater_equal(const Tensor& a, const Tensor& b) {
-  if (traces()) [[unlikely]]
-    return traced("greater_equal", a, b);
+  if (traces()) return traced("greater_equal", a, b);
   return comparison("greater_equal", a, b, SLOT(greater_equal));
 }
 
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
-  if (traces()) [[unlikely]]
-    return traced("where", condition, a, b);
+  if (traces()) return traced("where", condition, a, b);
   check_dtypes("where", a, b);
   check_defined("where", "the condition", condition);
   expects<DTypeError>(condition.dtype() == DType::boolean, "where: the condition is ", condition.dtype(),

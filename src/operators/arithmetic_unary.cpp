@@ -27,41 +27,34 @@ bool holds_integers(const Tensor& x) { return x.defined() && !is_floating(x.dtyp
 }  // namespace
 
 Tensor add(const Tensor& a, double b) {
-  if (traces()) [[unlikely]]
-    return traced("add_number", a, b);
+  if (traces()) return traced("add_number", a, b);
   return holds_integers(a) ? add(a, number_beside("add", a, b)) : affine("add", a, 1, b);
 }
 Tensor sub(const Tensor& a, double b) {
-  if (traces()) [[unlikely]]
-    return traced("sub_number", a, b);
+  if (traces()) return traced("sub_number", a, b);
   return holds_integers(a) ? sub(a, number_beside("sub", a, b)) : affine("sub", a, 1, -b);
 }
 Tensor mul(const Tensor& a, double b) {
-  if (traces()) [[unlikely]]
-    return traced("mul_number", a, b);
+  if (traces()) return traced("mul_number", a, b);
   // Adding -0 leaves every number unchanged, including -0.
   return holds_integers(a) ? mul(a, number_beside("mul", a, b)) : affine("mul", a, b, -0.0);
 }
 // Multiplying by the reciprocal would round differently from a division.
 Tensor div(const Tensor& a, double b) {
-  if (traces()) [[unlikely]]
-    return traced("div_number", a, b);
+  if (traces()) return traced("div_number", a, b);
   return in_scalars("div", a, [b](const Tensor& x) { return div(x, number_beside("div", x, b)); });
 }
 Tensor sub(double a, const Tensor& b) {
-  if (traces()) [[unlikely]]
-    return traced("number_sub", a, b);
+  if (traces()) return traced("number_sub", a, b);
   return holds_integers(b) ? sub(number_beside("sub", b, a), b) : affine("sub", b, -1, a);
 }
 Tensor div(double a, const Tensor& b) {
-  if (traces()) [[unlikely]]
-    return traced("number_div", a, b);
+  if (traces()) return traced("number_div", a, b);
   return in_scalars("div", b, [a](const Tensor& x) { return div(number_beside("div", x, a), x); });
 }
 
 Tensor neg(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("neg", x);
+  if (traces()) return traced("neg", x);
   check_not_bool("neg", x);
   Tensor out = unary("neg", x, SLOT(neg));
   if (recording(x)) record("neg", out, {x}, [](const Tensor& grad) { return Gradients{neg(grad)}; });
@@ -69,8 +62,7 @@ Tensor neg(const Tensor& x) {
 }
 
 Tensor exp(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("exp", x);
+  if (traces()) return traced("exp", x);
   Tensor out = unary("exp", x, SLOT(exp));
   if (recording(x))
     record("exp", out, {x}, [out = Saved(out)](const Tensor& grad) { return Gradients{mul(grad, out.get())}; });
@@ -78,8 +70,7 @@ Tensor exp(const Tensor& x) {
 }
 
 Tensor log(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("log", x);
+  if (traces()) return traced("log", x);
   Tensor out = unary("log", x, SLOT(log));
   if (recording(x))
     record("log", out, {x}, [x = Saved(x)](const Tensor& grad) { return Gradients{div(grad, x.get())}; });
@@ -87,26 +78,14 @@ Tensor log(const Tensor& x) {
 }
 
 Tensor sqrt(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("sqrt", x);
-  Tensor out = unary("sqrt", x, SLOT(sqrt));
-  if (recording(x))
-    record("sqrt", out, {x}, [out = Saved(out)](const Tensor& grad) {
-      return Gradients{unary_backward("sqrt", grad, out.get(), SLOT(sqrt_backward))};
-    });
-  return out;
+  if (traces()) return traced("sqrt", x);
+  return recorded_unary<Reads::output>("sqrt", x, SLOT(sqrt), SLOT(sqrt_backward));
 }
 
 Tensor abs(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("abs", x);
+  if (traces()) return traced("abs", x);
   check_not_bool("abs", x);
-  Tensor out = unary("abs", x, SLOT(abs));
-  if (recording(x))
-    record("abs", out, {x}, [x = Saved(x)](const Tensor& grad) {
-      return Gradients{unary_backward("abs", grad, x.get(), SLOT(abs_backward))};
-    });
-  return out;
+  return recorded_unary<Reads::input>("abs", x, SLOT(abs), SLOT(abs_backward));
 }
 
 namespace {
@@ -134,41 +113,34 @@ Tensor whole_number(const char* op, const Tensor& x, Slot slot) {
 }  // namespace
 
 Tensor sin(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("sin", x);
+  if (traces()) return traced("sin", x);
   return function("sin", x, SLOT(sin), cos);
 }
 Tensor cos(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("cos", x);
+  if (traces()) return traced("cos", x);
   return function("cos", x, SLOT(cos), [](const Tensor& at) { return neg(sin(at)); });
 }
 Tensor erf(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("erf", x);
+  if (traces()) return traced("erf", x);
   return function("erf", x, SLOT(erf),
                   [](const Tensor& at) { return mul(exp(neg(mul(at, at))), 2 * std::numbers::inv_sqrtpi); });
 }
 
 Tensor floor(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("floor", x);
+  if (traces()) return traced("floor", x);
   return whole_number("floor", x, SLOT(floor));
 }
 Tensor ceil(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("ceil", x);
+  if (traces()) return traced("ceil", x);
   return whole_number("ceil", x, SLOT(ceil));
 }
 Tensor round(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("round", x);
+  if (traces()) return traced("round", x);
   return whole_number("round", x, SLOT(round));
 }
 
 Tensor sign(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("sign", x);
+  if (traces()) return traced("sign", x);
   check_not_bool("sign", x);
   if (!is_floating(x.dtype())) return unary("sign", x, SLOT(sign));
   const Tensor wide = x.detach().to(scalar_of(x.dtype())), zero = number_like(wide, 0);
@@ -180,32 +152,19 @@ Tensor sign(const Tensor& x) {
 }
 
 Tensor bitwise_not(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("bitwise_not", x);
+  if (traces()) return traced("bitwise_not", x);
   return unary("bitwise_not", x, SLOT(bitwise_not));
 }
 
 Tensor pow(const Tensor& x, double exponent) {
-  if (traces()) [[unlikely]]
-    return traced("pow_number", x, exponent);
-  Tensor out = unary("pow", x, SLOT(pow), exponent);
-  if (recording(x))
-    record("pow", out, {x}, [x = Saved(x), exponent](const Tensor& grad) {
-      return Gradients{unary_backward("pow", grad, x.get(), SLOT(pow_backward), exponent)};
-    });
-  return out;
+  if (traces()) return traced("pow_number", x, exponent);
+  return recorded_unary<Reads::input>("pow", x, SLOT(pow), SLOT(pow_backward), exponent);
 }
 
 Tensor clamp(const Tensor& x, double low, double high) {
-  if (traces()) [[unlikely]]
-    return traced("clamp", x, low, high);
+  if (traces()) return traced("clamp", x, low, high);
   expects<NumericError>(!std::isnan(low) && !std::isnan(high), "clamp: the bounds ", low, " and ", high);
-  Tensor out = unary("clamp", x, SLOT(clamp), low, high);
-  if (recording(x))
-    record("clamp", out, {x}, [x = Saved(x), low, high](const Tensor& grad) {
-      return Gradients{unary_backward("clamp", grad, x.get(), SLOT(clamp_backward), low, high)};
-    });
-  return out;
+  return recorded_unary<Reads::input>("clamp", x, SLOT(clamp), SLOT(clamp_backward), low, high);
 }
 
 #undef SLOT

@@ -93,7 +93,7 @@ Tensor attention_weights(const Tensor& scores) {
 
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                     const AttentionOptions& options) {
-  if (traces()) [[unlikely]]
+  if (traces())
     return traced("scaled_dot_product_attention", query, key, value, options.mask, without_tensors(options));
   constexpr const char* op = attention_name;
   check_dtypes(op, query, key);

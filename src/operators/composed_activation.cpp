@@ -23,24 +23,21 @@ Tensor linear_above_zero(const Tensor& x, Below below) {
 }  // namespace
 
 Tensor elu(const Tensor& x, double alpha) {
-  if (traces()) [[unlikely]]
-    return traced("elu", x, alpha);
+  if (traces()) return traced("elu", x, alpha);
   return compose("elu", x, [&](const Tensor& wide) {
     return linear_above_zero(wide, [&](const Tensor& below) { return mul(expm1(below), alpha); });
   });
 }
 
 Tensor selu(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("selu", x);
+  if (traces()) return traced("selu", x);
   // The fixed point of Klambauer and others (2017), at which mean 0 and variance 1 are preserved.
   constexpr double alpha = 1.6732632423543772, scale = 1.0507009873554805;
   return compose("selu", x, [&](const Tensor& wide) { return mul(elu(wide, alpha), scale); });
 }
 
 Tensor celu(const Tensor& x, double alpha) {
-  if (traces()) [[unlikely]]
-    return traced("celu", x, alpha);
+  if (traces()) return traced("celu", x, alpha);
   expects<NumericError>(alpha > 0 && alpha < infinity, "celu: alpha ", alpha, ", expected a number above 0");
   return compose("celu", x, [&](const Tensor& wide) {
     return linear_above_zero(wide, [&](const Tensor& below) { return mul(expm1(mul(below, 1 / alpha)), alpha); });
@@ -48,8 +45,7 @@ Tensor celu(const Tensor& x, double alpha) {
 }
 
 Tensor prelu(const Tensor& x, const Tensor& weight) {
-  if (traces()) [[unlikely]]
-    return traced("prelu", x, weight);
+  if (traces()) return traced("prelu", x, weight);
   check_dtypes("prelu", x, weight);
   const std::int64_t channels = x.rank() >= 2 ? x.shape()[1] : 1;
   expects<ShapeError>(weight.rank() == 1 && (weight.shape()[0] == 1 || weight.shape()[0] == channels), "prelu: weight ",
@@ -76,8 +72,7 @@ Tensor relu6_backward(const Tensor& grad, const Tensor& x) {
 }  // namespace
 
 Tensor relu6(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("relu6", x);
+  if (traces()) return traced("relu6", x);
   check_floating("relu6", "the input", x);
   Tensor out = unary("relu6", x, SLOT(clamp), 0.0, 6.0);
   if (recording(x))
@@ -91,8 +86,7 @@ Tensor relu6(const Tensor& x) {
 #undef SLOT
 
 Tensor hardsigmoid(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("hardsigmoid", x);
+  if (traces()) return traced("hardsigmoid", x);
   return compose("hardsigmoid", x, [](const Tensor& wide) { return div(relu6(add(wide, 3)), 6); });
 }
 
@@ -105,14 +99,12 @@ Tensor softplus(const Tensor& x, double beta, double threshold) {
 }
 
 Tensor mish(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("mish", x);
+  if (traces()) return traced("mish", x);
   return compose("mish", x, [](const Tensor& wide) { return mul(wide, tanh(softplus(wide))); });
 }
 
 Tensor gelu_tanh(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("gelu_tanh", x);
+  if (traces()) return traced("gelu_tanh", x);
   return compose("gelu_tanh", x, [](const Tensor& wide) {
     // (1 + tanh(u)) / 2 = sigmoid(2 u), which keeps its digits where x is far below 0. Beyond 25 the sigmoid is 0 or 1
     // even in float64, and the cube stays in range.
@@ -123,8 +115,7 @@ Tensor gelu_tanh(const Tensor& x) {
 }
 
 Tensor logsigmoid(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("logsigmoid", x);
+  if (traces()) return traced("logsigmoid", x);
   return compose("logsigmoid", x, [](const Tensor& wide) { return neg(softplus(neg(wide))); });
 }
 

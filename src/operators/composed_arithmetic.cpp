@@ -36,25 +36,21 @@ Tensor greater(const Tensor& a, double b) { return compare("greater", a, b, grea
 Tensor greater_equal(const Tensor& a, double b) { return compare("greater_equal", a, b, greater_equal); }
 
 Tensor isnan(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("isnan", x);
+  if (traces()) return traced("isnan", x);
   const Tensor wide = compared("isnan", x);
   return not_equal(wide, wide);
 }
 Tensor isinf(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("isinf", x);
+  if (traces()) return traced("isinf", x);
   return equal(abs(compared("isinf", x)), infinity);
 }
 Tensor isfinite(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("isfinite", x);
+  if (traces()) return traced("isfinite", x);
   return less(abs(compared("isfinite", x)), infinity);
 }
 
 Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
-  if (traces()) [[unlikely]]
-    return traced("isclose", a, b, rtol, atol, equal_nan);
+  if (traces()) return traced("isclose", a, b, rtol, atol, equal_nan);
   expects<NumericError>(rtol >= 0 && atol >= 0, "isclose: rtol ", rtol, " and atol ", atol, ", expected at least 0");
   check_dtypes("isclose", a, b);
   broadcast("isclose", a.shape(), b.shape());
@@ -74,8 +70,7 @@ bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool e
 }
 
 Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {
-  if (traces()) [[unlikely]]
-    return traced("masked_fill", x, mask, value);
+  if (traces()) return traced("masked_fill", x, mask, value);
   check_defined("masked_fill", "the mask", mask);
   expects<DTypeError>(mask.dtype() == DType::boolean, "masked_fill: the mask is ", mask.dtype(), ", expected bool");
   return in_scalars("masked_fill", x, [&](const Tensor& wide) {
@@ -102,23 +97,19 @@ Tensor logic(const char* op, const Tensor& a, const Tensor& b, Tensor (*bitwise)
 }  // namespace
 
 Tensor logical_and(const Tensor& a, const Tensor& b) {
-  if (traces()) [[unlikely]]
-    return traced("logical_and", a, b);
+  if (traces()) return traced("logical_and", a, b);
   return logic("logical_and", a, b, bitwise_and);
 }
 Tensor logical_or(const Tensor& a, const Tensor& b) {
-  if (traces()) [[unlikely]]
-    return traced("logical_or", a, b);
+  if (traces()) return traced("logical_or", a, b);
   return logic("logical_or", a, b, bitwise_or);
 }
 Tensor logical_xor(const Tensor& a, const Tensor& b) {
-  if (traces()) [[unlikely]]
-    return traced("logical_xor", a, b);
+  if (traces()) return traced("logical_xor", a, b);
   return logic("logical_xor", a, b, bitwise_xor);
 }
 Tensor logical_not(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("logical_not", x);
+  if (traces()) return traced("logical_not", x);
   return bitwise_not(truths("logical_not", x));
 }
 
@@ -145,8 +136,7 @@ Tensor turns(const Tensor& rest, const Tensor& divisor) {
 }  // namespace
 
 Tensor remainder(const Tensor& a, const Tensor& b) {
-  if (traces()) [[unlikely]]
-    return traced("remainder", a, b);
+  if (traces()) return traced("remainder", a, b);
   check_not_bool("remainder", a);
   return in_scalars("remainder", a, b, [](const Tensor& x, const Tensor& y) {
     broadcast("remainder", x.shape(), y.shape());
@@ -155,8 +145,7 @@ Tensor remainder(const Tensor& a, const Tensor& b) {
   });
 }
 Tensor floor_divide(const Tensor& a, const Tensor& b) {
-  if (traces()) [[unlikely]]
-    return traced("floor_divide", a, b);
+  if (traces()) return traced("floor_divide", a, b);
   check_not_bool("floor_divide", a);
   return in_scalars("floor_divide", a.detach(), b.detach(), [](const Tensor& x, const Tensor& y) {
     broadcast("floor_divide", x.shape(), y.shape());
@@ -169,20 +158,17 @@ Tensor floor_divide(const Tensor& a, const Tensor& b) {
 }
 
 Tensor trunc(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("trunc", x);
+  if (traces()) return traced("trunc", x);
   return compose("trunc", x, [](const Tensor& wide) { return where(less(wide, 0), ceil(wide), floor(wide)); });
 }
 
 Tensor tan(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("tan", x);
+  if (traces()) return traced("tan", x);
   return compose("tan", x, [](const Tensor& wide) { return div(sin(wide), cos(wide)); });
 }
 
 Tensor log1p(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("log1p", x);
+  if (traces()) return traced("log1p", x);
   return compose("log1p", x, [](const Tensor& wide) {
     // Kahan's method: the logarithm of the rounded 1 + x is off by the factor x / ((1 + x) - 1).
     const Tensor all = wide.detach(), sum = add(all, 1), added = sub(sum, 1);
@@ -196,8 +182,7 @@ Tensor log1p(const Tensor& x) {
 }
 
 Tensor expm1(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("expm1", x);
+  if (traces()) return traced("expm1", x);
   return compose("expm1", x, [](const Tensor& wide) {
     // 2 t / (1 - t) with t = tanh(x / 2): up to here the denominator is between 0.7 and 2, so nothing cancels.
     constexpr double near = 0.5;
@@ -223,20 +208,17 @@ Tensor pow(double base, const Tensor& x) {
 }
 
 Tensor square(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("square", x);
+  if (traces()) return traced("square", x);
   return compose("square", x, [](const Tensor& wide) { return mul(wide, wide); });
 }
 
 Tensor reciprocal(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("reciprocal", x);
+  if (traces()) return traced("reciprocal", x);
   return compose("reciprocal", x, [](const Tensor& wide) { return div(1, wide); });
 }
 
 Tensor rsqrt(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("rsqrt", x);
+  if (traces()) return traced("rsqrt", x);
   return compose("rsqrt", x, [](const Tensor& wide) { return div(1, sqrt(wide)); });
 }
 

@@ -27,15 +27,13 @@ Tensor shifted(const char* op, const Tensor& a, const Tensor& count, By by) {
 }  // namespace
 
 Tensor bitwise_left_shift(const Tensor& a, const Tensor& count) {
-  if (traces()) [[unlikely]]
-    return traced("bitwise_left_shift", a, count);
+  if (traces()) return traced("bitwise_left_shift", a, count);
   return shifted("bitwise_left_shift", a, count,
                  [](const Tensor& x, int places) { return mul(x, static_cast<double>(std::int64_t{1} << places)); });
 }
 
 Tensor bitwise_right_shift(const Tensor& a, const Tensor& count) {
-  if (traces()) [[unlikely]]
-    return traced("bitwise_right_shift", a, count);
+  if (traces()) return traced("bitwise_right_shift", a, count);
   return shifted("bitwise_right_shift", a, count, [](const Tensor& x, int places) {
     return floor_divide(x, static_cast<double>(std::int64_t{1} << places));
   });

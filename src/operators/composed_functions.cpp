@@ -96,44 +96,37 @@ double largest_of(DType dtype) {
 }  // namespace
 
 Tensor log2(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("log2", x);
+  if (traces()) return traced("log2", x);
   return compose("log2", x, [](const Tensor& wide) { return div(log(wide), std::numbers::ln2); });
 }
 Tensor log10(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("log10", x);
+  if (traces()) return traced("log10", x);
   return compose("log10", x, [](const Tensor& wide) { return div(log(wide), std::numbers::ln10); });
 }
 Tensor exp2(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("exp2", x);
+  if (traces()) return traced("exp2", x);
   return compose("exp2", x, [](const Tensor& wide) { return pow(number_like(wide, 2), wide); });
 }
 
 Tensor asin(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("asin", x);
+  if (traces()) return traced("asin", x);
   const auto cosine = [](const Tensor& sine) { return sqrt(mul(sub(1, sine), add(sine, 1))); };
   return with_slope(
       "asin", x, [cosine](const Tensor& all) { return mul(near_arctangent(div(all, add(cosine(all), 1))), 2); },
       [cosine](const Tensor& at) { return div(1, cosine(at)); });
 }
 Tensor acos(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("acos", x);
+  if (traces()) return traced("acos", x);
   return with_slope(
       "acos", x, [](const Tensor& all) { return mul(arctangent(sqrt(div(sub(1, all), add(all, 1)))), 2); },
       [](const Tensor& at) { return div(-1, sqrt(mul(sub(1, at), add(at, 1)))); });
 }
 Tensor atan(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("atan", x);
+  if (traces()) return traced("atan", x);
   return with_slope("atan", x, arctangent, [](const Tensor& at) { return div(1, add(mul(at, at), 1)); });
 }
 Tensor atan2(const Tensor& y, const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("atan2", y, x);
+  if (traces()) return traced("atan2", y, x);
   return compose("atan2", y, x, [](const Tensor& a, const Tensor& b) {
     const Shape shape = broadcast("atan2", a.shape(), b.shape());
     Tensor out = angle(a.detach().expand(shape), b.detach().expand(shape));
@@ -150,19 +143,16 @@ Tensor atan2(const Tensor& y, const Tensor& x) {
 }
 
 Tensor sinh(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("sinh", x);
+  if (traces()) return traced("sinh", x);
   return with_slope("sinh", x, hyperbolic_sine, hyperbolic_cosine);
 }
 Tensor cosh(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("cosh", x);
+  if (traces()) return traced("cosh", x);
   return with_slope("cosh", x, hyperbolic_cosine, hyperbolic_sine);
 }
 
 Tensor asinh(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("asinh", x);
+  if (traces()) return traced("asinh", x);
   return with_slope(
       "asinh", x,
       [](const Tensor& all) {
@@ -174,8 +164,7 @@ Tensor asinh(const Tensor& x) {
       [](const Tensor& at) { return rsqrt(add(mul(at, at), 1)); });
 }
 Tensor acosh(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("acosh", x);
+  if (traces()) return traced("acosh", x);
   return with_slope(
       "acosh", x,
       [](const Tensor& all) {
@@ -186,8 +175,7 @@ Tensor acosh(const Tensor& x) {
       [](const Tensor& at) { return rsqrt(mul(sub(at, 1), add(at, 1))); });
 }
 Tensor atanh(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("atanh", x);
+  if (traces()) return traced("atanh", x);
   return with_slope(
       "atanh", x,
       [](const Tensor& all) {
@@ -207,8 +195,7 @@ Tensor interpolated(const Tensor& a, const Tensor& b, const Tensor& weight) {
 }  // namespace
 
 Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight) {
-  if (traces()) [[unlikely]]
-    return traced("lerp", a, b, weight);
+  if (traces()) return traced("lerp", a, b, weight);
   constexpr const char* op = "lerp";
   check_dtypes(op, a, b);
   check_dtypes(op, a, weight);
@@ -227,8 +214,7 @@ Tensor lerp(const Tensor& a, const Tensor& b, double weight) {
 
 Tensor nan_to_num(const Tensor& x, double nan, std::optional<double> positive_infinity,
                   std::optional<double> negative_infinity) {
-  if (traces()) [[unlikely]]
-    return traced("nan_to_num", x, nan, positive_infinity, negative_infinity);
+  if (traces()) return traced("nan_to_num", x, nan, positive_infinity, negative_infinity);
   check_defined("nan_to_num", "the input", x);
   if (!is_floating(x.dtype())) return x.clone();
   const double largest = largest_of(x.dtype());
@@ -239,8 +225,7 @@ Tensor nan_to_num(const Tensor& x, double nan, std::optional<double> positive_in
 }
 
 Tensor clamp(const Tensor& x, const Tensor& low, const Tensor& high) {
-  if (traces()) [[unlikely]]
-    return traced("clamp_between", x, low, high);
+  if (traces()) return traced("clamp_between", x, low, high);
   constexpr const char* op = "clamp";
   check_not_bool(op, x);
   Tensor out = x;

@@ -105,8 +105,7 @@ Tensor wrapped(const Tensor& sums, DType dtype) {
 }  // namespace
 
 Tensor index_select(const Tensor& x, std::int64_t dim, const Tensor& given) {
-  if (traces()) [[unlikely]]
-    return traced("index_select", x, dim, given);
+  if (traces()) return traced("index_select", x, dim, given);
   constexpr const char* op = "index_select";
   check_defined(op, "the input", x);
   const Tensor index = checked_index(op, given);
@@ -131,15 +130,13 @@ Tensor index_select(const Tensor& x, std::int64_t dim, const Tensor& given) {
 }
 
 Tensor gather(const Tensor& x, std::int64_t dim, const Tensor& index) {
-  if (traces()) [[unlikely]]
-    return traced("gather", x, dim, index);
+  if (traces()) return traced("gather", x, dim, index);
   check_defined("gather", "the input", x);
   return rows_at("gather", as_rows(x), places_of("gather", x.shape(), dim, index)).reshape(index.shape());
 }
 
 Tensor scatter_add(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& source) {
-  if (traces()) [[unlikely]]
-    return traced("scatter_add", x, dim, index, source);
+  if (traces()) return traced("scatter_add", x, dim, index, source);
   constexpr const char* op = "scatter_add";
   check_source(op, x, index, source);
   const Tensor places = places_of(op, x.shape(), dim, index);
@@ -153,8 +150,7 @@ Tensor scatter_add(const Tensor& x, std::int64_t dim, const Tensor& index, const
 }
 
 Tensor scatter(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& source) {
-  if (traces()) [[unlikely]]
-    return traced("scatter", x, dim, index, source);
+  if (traces()) return traced("scatter", x, dim, index, source);
   constexpr const char* op = "scatter";
   check_source(op, x, index, source);
   const Tensor places = places_of(op, x.shape(), dim, index);
@@ -169,8 +165,7 @@ Tensor scatter(const Tensor& x, std::int64_t dim, const Tensor& index, const Ten
 }
 
 Tensor masked_select(const Tensor& x, const Tensor& mask) {
-  if (traces()) [[unlikely]]
-    return traced("masked_select", x, mask);
+  if (traces()) return traced("masked_select", x, mask);
   constexpr const char* op = "masked_select";
   check_defined(op, "the input", x);
   check_defined(op, "the mask", mask);
@@ -181,8 +176,7 @@ Tensor masked_select(const Tensor& x, const Tensor& mask) {
 }
 
 Tensor nonzero(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("nonzero", x);
+  if (traces()) return traced("nonzero", x);
   check_defined("nonzero", "the input", x);
   const Tensor truths = x.detach().to(DType::boolean).contiguous();
   std::vector<std::int64_t> found;
@@ -199,15 +193,13 @@ Tensor nonzero(const Tensor& x) {
 }
 
 Sorted sort(const Tensor& x, std::int64_t dim, bool descending) {
-  if (traces()) [[unlikely]]
-    return traced<Sorted>("sort", x, dim, descending);
+  if (traces()) return traced<Sorted>("sort", x, dim, descending);
   const Tensor order = argsort(x, dim, descending);
   return {x.rank() == 0 ? copy(x) : gather(x, dim, order), order};
 }
 
 Sorted topk(const Tensor& x, std::int64_t k, std::int64_t dim, bool largest) {
-  if (traces()) [[unlikely]]
-    return traced<Sorted>("topk", x, k, dim, largest);
+  if (traces()) return traced<Sorted>("topk", x, k, dim, largest);
   check_defined("topk", "the input", x);
   const int place = dim_of("topk", dim, x.rank());
   if (x.rank() == 0) {

@@ -41,16 +41,14 @@ Tensor huber_of(const Tensor& error, double delta) {
 }  // namespace
 
 Tensor huber(const Tensor& prediction, const Tensor& target, double delta, Reduce reduce) {
-  if (traces()) [[unlikely]]
-    return traced("huber", prediction, target, delta, reduce);
+  if (traces()) return traced("huber", prediction, target, delta, reduce);
   expects<NumericError>(delta > 0, "huber: delta ", delta, ", expected above 0");
   return pointwise("huber", prediction, target, reduce,
                    [delta](const Tensor& x, const Tensor& t) { return huber_of(abs(sub(x, t)), delta); });
 }
 
 Tensor smooth_l1(const Tensor& prediction, const Tensor& target, double beta, Reduce reduce) {
-  if (traces()) [[unlikely]]
-    return traced("smooth_l1", prediction, target, beta, reduce);
+  if (traces()) return traced("smooth_l1", prediction, target, beta, reduce);
   expects<NumericError>(beta >= 0, "smooth_l1: beta ", beta, ", expected at least 0");
   return pointwise("smooth_l1", prediction, target, reduce, [beta](const Tensor& x, const Tensor& t) {
     const Tensor error = abs(sub(x, t));
@@ -85,8 +83,7 @@ Tensor binary_cross_entropy(const Tensor& probabilities, const Tensor& target,
                             const BinaryCrossEntropyOptions& options) {
   constexpr const char* op = "binary_cross_entropy";
   expects(!options.pos_weight.defined(), op, ": pos_weight is for binary_cross_entropy_with_logits");
-  if (traces()) [[unlikely]]
-    return traced("binary_cross_entropy", probabilities, target, options.weight, without_tensors(options));
+  if (traces()) return traced("binary_cross_entropy", probabilities, target, options.weight, without_tensors(options));
   return pointwise(op, probabilities, target, options.reduce, [&](const Tensor& x, const Tensor& t) {
     expects<AutogradError>(!recording(t), op, ": the target takes no gradient; detach() it");
     const Tensor p = x.detach(), rest = sub(1, t);
@@ -102,8 +99,7 @@ Tensor binary_cross_entropy(const Tensor& probabilities, const Tensor& target,
 }
 
 Tensor kl_div(const Tensor& log_probabilities, const Tensor& target, bool log_target, Reduce reduce) {
-  if (traces()) [[unlikely]]
-    return traced("kl_div", log_probabilities, target, log_target, reduce);
+  if (traces()) return traced("kl_div", log_probabilities, target, log_target, reduce);
   return pointwise("kl_div", log_probabilities, target, reduce, [log_target](const Tensor& x, const Tensor& t) {
     // One after another: in which order gradients are added up must not depend on the compiler.
     if (log_target) {
@@ -117,8 +113,7 @@ Tensor kl_div(const Tensor& log_probabilities, const Tensor& target, bool log_ta
 }
 
 Tensor cosine_similarity(const Tensor& a, const Tensor& b, std::int64_t dim, double epsilon) {
-  if (traces()) [[unlikely]]
-    return traced("cosine_similarity", a, b, dim, epsilon);
+  if (traces()) return traced("cosine_similarity", a, b, dim, epsilon);
   return compose("cosine_similarity", a, b, [&](const Tensor& x, const Tensor& y) {
     const Shape shape = broadcast("cosine_similarity", x.shape(), y.shape());
     const Dims dims{normalize_dim("cosine_similarity", dim, shape.rank())};
@@ -131,8 +126,7 @@ Tensor cosine_similarity(const Tensor& a, const Tensor& b, std::int64_t dim, dou
 }
 
 Tensor sigmoid_focal_loss(const Tensor& logits, const Tensor& target, double alpha, double gamma, Reduce reduce) {
-  if (traces()) [[unlikely]]
-    return traced("sigmoid_focal_loss", logits, target, alpha, gamma, reduce);
+  if (traces()) return traced("sigmoid_focal_loss", logits, target, alpha, gamma, reduce);
   expects<NumericError>(gamma >= 0, "sigmoid_focal_loss: gamma ", gamma, ", expected at least 0");
   return pointwise("sigmoid_focal_loss", logits, target, reduce, [&](const Tensor& x, const Tensor& t) {
     // The probability of the other class, computed from both sides so that it keeps its digits near 0.

@@ -48,8 +48,7 @@ Tensor scaled(const Tensor& x, Value value) {
 }  // namespace
 
 Tensor std(const Tensor& x, const Dims& dims, std::int64_t correction, bool keep_dims) {
-  if (traces()) [[unlikely]]
-    return traced("std", x, dims, correction, keep_dims);
+  if (traces()) return traced("std", x, dims, correction, keep_dims);
   expects<NumericError>(correction >= 0, "std: correction ", correction, ", expected at least 0");
   return compose("std", x, [&](const Tensor& wide) {
     const Shape shape = reduced_shape("std", wide, dims, keep_dims);
@@ -86,8 +85,7 @@ Tensor power_norm(const Tensor& x, double order, const Dims& dims) {
 }  // namespace
 
 Tensor norm(const Tensor& x, double order, const Dims& dims, bool keep_dims) {
-  if (traces()) [[unlikely]]
-    return traced("norm", x, order, dims, keep_dims);
+  if (traces()) return traced("norm", x, order, dims, keep_dims);
   expects<NumericError>(!std::isnan(order), "norm: order NaN");
   return compose("norm", x, [&](const Tensor& wide) {
     const Shape shape = reduced_shape("norm", wide, dims, keep_dims);
@@ -134,8 +132,7 @@ Tensor scanned_along(const char* op, const Tensor& x, std::int64_t dim, std::opt
 }  // namespace
 
 Tensor cumsum(const Tensor& x, std::int64_t dim, std::optional<DType> dtype) {
-  if (traces()) [[unlikely]]
-    return traced("cumsum", x, dim, dtype);
+  if (traces()) return traced("cumsum", x, dim, dtype);
   return scanned_along("cumsum", x, dim, dtype, [](const Tensor& numbers, int place) {
     return in_scalars("cumsum", numbers, [place](const Tensor& wide) {
       Tensor sums = scanned(copy(wide.detach()), place, [](const Tensor& a, const Tensor& b) { return add(a, b); });
@@ -148,8 +145,7 @@ Tensor cumsum(const Tensor& x, std::int64_t dim, std::optional<DType> dtype) {
 }
 
 Tensor cumprod(const Tensor& x, std::int64_t dim, std::optional<DType> dtype) {
-  if (traces()) [[unlikely]]
-    return traced("cumprod", x, dim, dtype);
+  if (traces()) return traced("cumprod", x, dim, dtype);
   return scanned_along("cumprod", x, dim, dtype, [](const Tensor& numbers, int place) {
     // Recorded product by product: dividing by the elements would turn a 0 into NaN.
     return in_scalars("cumprod", numbers, [place](const Tensor& wide) {
@@ -159,8 +155,7 @@ Tensor cumprod(const Tensor& x, std::int64_t dim, std::optional<DType> dtype) {
 }
 
 Tensor logsumexp(const Tensor& x, const Dims& dims, bool keep_dims) {
-  if (traces()) [[unlikely]]
-    return traced("logsumexp", x, dims, keep_dims);
+  if (traces()) return traced("logsumexp", x, dims, keep_dims);
   return compose("logsumexp", x, [&](const Tensor& wide) {
     const Shape shape = reduced_shape("logsumexp", wide, dims, keep_dims);
     // An infinite maximum is not subtracted: the differences would be NaN.

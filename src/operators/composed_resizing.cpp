@@ -139,8 +139,7 @@ Tensor resized(const char* op, const Tensor& x, const Side& rows, const Side& co
 }  // namespace
 
 Tensor interpolate(const Tensor& x, Pair output, const InterpolateOptions& options) {
-  if (traces()) [[unlikely]]
-    return traced("interpolate", x, output, options);
+  if (traces()) return traced("interpolate", x, output, options);
   check_image("interpolate", x);
   const auto side = [&](std::int64_t dim, std::int64_t count) {
     return Side{dim, count, static_cast<double>(x.size(dim)), static_cast<double>(count)};
@@ -149,8 +148,7 @@ Tensor interpolate(const Tensor& x, Pair output, const InterpolateOptions& optio
 }
 
 Tensor interpolate_by(const Tensor& x, Scale scale, const InterpolateOptions& options) {
-  if (traces()) [[unlikely]]
-    return traced("interpolate_by", x, scale, options);
+  if (traces()) return traced("interpolate_by", x, scale, options);
   constexpr const char* op = "interpolate_by";
   check_image(op, x);
   const auto side = [&](std::int64_t dim, double factor) {

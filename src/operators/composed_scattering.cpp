@@ -127,8 +127,7 @@ std::int64_t product_of(const Shape& shape, int begin, int end) {
 }  // namespace
 
 Tensor gather_nd(const Tensor& x, const Tensor& index, std::int64_t batch_dims) {
-  if (traces()) [[unlikely]]
-    return traced("gather_nd", x, index, batch_dims);
+  if (traces()) return traced("gather_nd", x, index, batch_dims);
   constexpr const char* op = "gather_nd";
   check_defined(op, "the input", x);
   const Tensor whole = checked_index(op, index);
@@ -153,8 +152,7 @@ Tensor gather_nd(const Tensor& x, const Tensor& index, std::int64_t batch_dims) 
 }
 
 Tensor scatter_nd(const Tensor& x, const Tensor& index, const Tensor& source, Scatter join) {
-  if (traces()) [[unlikely]]
-    return traced("scatter_nd", x, index, source, join);
+  if (traces()) return traced("scatter_nd", x, index, source, join);
   constexpr const char* op = "scatter_nd";
   check_dtypes(op, x, source);
   const Tensor whole = checked_index(op, index);
@@ -174,8 +172,7 @@ Tensor scatter_nd(const Tensor& x, const Tensor& index, const Tensor& source, Sc
 
 Tensor scatter_reduce(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& source,
                       const ScatterReduceOptions& options) {
-  if (traces()) [[unlikely]]
-    return traced("scatter_reduce", x, dim, index, source, options);
+  if (traces()) return traced("scatter_reduce", x, dim, index, source, options);
   constexpr const char* op = "scatter_reduce";
   check_source(op, x, index, source);
   const int place = dim_of(op, dim, x.rank());

@@ -43,19 +43,16 @@ Tensor triangle(const char* op, const Tensor& x, std::int64_t diagonal, bool low
 }  // namespace
 
 Tensor tril(const Tensor& x, std::int64_t diagonal) {
-  if (traces()) [[unlikely]]
-    return traced("tril", x, diagonal);
+  if (traces()) return traced("tril", x, diagonal);
   return triangle("tril", x, diagonal, true);
 }
 Tensor triu(const Tensor& x, std::int64_t diagonal) {
-  if (traces()) [[unlikely]]
-    return traced("triu", x, diagonal);
+  if (traces()) return traced("triu", x, diagonal);
   return triangle("triu", x, diagonal, false);
 }
 
 Tensor embedding(const Tensor& weight, const Tensor& indices) {
-  if (traces()) [[unlikely]]
-    return traced("embedding", weight, indices);
+  if (traces()) return traced("embedding", weight, indices);
   check_rank("embedding", "the weight", weight, 2);
   check_defined("embedding", "the index tensor", indices);
   expects<DTypeError>(indices.dtype() == DType::int64 || indices.dtype() == DType::int32, "embedding: indices are ",
@@ -66,8 +63,7 @@ Tensor embedding(const Tensor& weight, const Tensor& indices) {
 }
 
 Tensor pad(const Tensor& x, const std::vector<Padding>& padding, PadMode mode) {
-  if (traces()) [[unlikely]]
-    return traced("pad_mode", x, padding, mode);
+  if (traces()) return traced("pad_mode", x, padding, mode);
   check_defined("pad", "the input", x);
   Tensor out = x;
   for (const Padding& side : padding) {

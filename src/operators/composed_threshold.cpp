@@ -9,20 +9,17 @@
 namespace tern::operators {
 
 Tensor softsign(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("softsign", x);
+  if (traces()) return traced("softsign", x);
   return compose("softsign", x, [](const Tensor& wide) { return div(wide, add(abs(wide), 1)); });
 }
 
 Tensor threshold(const Tensor& x, double threshold, double value) {
-  if (traces()) [[unlikely]]
-    return traced("threshold", x, threshold, value);
+  if (traces()) return traced("threshold", x, threshold, value);
   return compose("threshold", x, [&](const Tensor& wide) { return replace(wide, less_equal(wide, threshold), value); });
 }
 
 Tensor hardtanh(const Tensor& x, double low, double high) {
-  if (traces()) [[unlikely]]
-    return traced("hardtanh", x, low, high);
+  if (traces()) return traced("hardtanh", x, low, high);
   expects<NumericError>(low <= high, "hardtanh: bounds ", low, " and ", high, ", expected low <= high");
   return compose("hardtanh", x, [&](const Tensor& wide) {
     return replace(replace(wide, less_equal(wide, low), low), greater_equal(wide, high), high);
@@ -44,32 +41,27 @@ Tensor shrunk(const char* op, const Tensor& x, double lambda, double bias) {
 }  // namespace
 
 Tensor shrink(const Tensor& x, double lambda, double bias) {
-  if (traces()) [[unlikely]]
-    return traced("shrink", x, lambda, bias);
+  if (traces()) return traced("shrink", x, lambda, bias);
   return shrunk("shrink", x, lambda, bias);
 }
 
 Tensor hardshrink(const Tensor& x, double lambda) {
-  if (traces()) [[unlikely]]
-    return traced("hardshrink", x, lambda);
+  if (traces()) return traced("hardshrink", x, lambda);
   return shrunk("hardshrink", x, lambda, 0);
 }
 
 Tensor softshrink(const Tensor& x, double lambda) {
-  if (traces()) [[unlikely]]
-    return traced("softshrink", x, lambda);
+  if (traces()) return traced("softshrink", x, lambda);
   return shrunk("softshrink", x, lambda, lambda);
 }
 
 Tensor tanhshrink(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("tanhshrink", x);
+  if (traces()) return traced("tanhshrink", x);
   return compose("tanhshrink", x, [](const Tensor& wide) { return sub(wide, tanh(wide)); });
 }
 
 Tensor glu(const Tensor& x, std::int64_t dim) {
-  if (traces()) [[unlikely]]
-    return traced("glu", x, dim);
+  if (traces()) return traced("glu", x, dim);
   check_floating("glu", "the input", x);
   const int place = normalize_dim("glu", dim, x.rank());
   const std::int64_t size = x.shape()[place];

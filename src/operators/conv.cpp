@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "modes/branches.hpp"
+#include "operators/conv_sizes.hpp"
 #include "operators/keeps_weights.hpp"
 #include "operators/layout.hpp"
 #include "operators/traced.hpp"
-#include "operators/window.hpp"
 #include "tern/operators/arithmetic.hpp"
 #include "tern/operators/pooling.hpp"
 
@@ -21,9 +21,7 @@ kernels::Conv2d sizes_of(const Tensor& x, const Tensor& weight, const Tensor& bi
   check_rank("conv2d", "input", x, 4);
   check_rank("conv2d", "weight", weight, 4);
   const Shape &in = x.shape(), &kernel = weight.shape();
-  expects<ShapeError>(options.groups >= 1 && in[1] % options.groups == 0 && kernel[0] % options.groups == 0,
-                      "conv2d: ", options.groups, " groups do not divide the ", in[1], " input and ", kernel[0],
-                      " output channels");
+  check_groups("conv2d", in[1], kernel[0], options.groups);
   expects<ShapeError>(in[1] / options.groups == kernel[1], "conv2d: input has ", in[1], " channels, weight ", kernel,
                       " expects ", kernel[1] * options.groups, " (input ", in,
                       options.groups == 1 ? "" : message(", groups ", options.groups), ")");
@@ -32,33 +30,9 @@ kernels::Conv2d sizes_of(const Tensor& x, const Tensor& weight, const Tensor& bi
     expects<ShapeError>(bias.shape() == Shape{kernel[0]}, "conv2d: bias ", bias.shape(), " does not fit weight ",
                         kernel, ", expected [", kernel[0], "]");
   }
-  const Pair out = window_counts("conv2d", {in[2], in[3]},
-                                 {.kernel = {kernel[2], kernel[3]},
-                                  .stride = options.stride,
-                                  .start = options.padding,
-                                  .end = options.padding,
-                                  .dilation = options.dilation});
-  return {.N = in[0],
-          .C = in[1],
-          .H = in[2],
-          .W = in[3],
-          .O = kernel[0],
-          .KH = kernel[2],
-          .KW = kernel[3],
-          .OH = out.h,
-          .OW = out.w,
-          .stride_h = options.stride.h,
-          .stride_w = options.stride.w,
-          .pad_h = options.padding.h,
-          .pad_w = options.padding.w,
-          .dilation_h = options.dilation.h,
-          .dilation_w = options.dilation.w,
-          .groups = options.groups,
-          .activation = options.activation};
-}
-
-std::int64_t multiply_adds(const kernels::Conv2d& s) {
-  return s.N * s.O * s.OH * s.OW * (s.C / s.groups) * s.KH * s.KW;
+  kernels::Conv2d sizes = conv_sizes("conv2d", in, kernel[0], {kernel[2], kernel[3]}, options);
+  sizes.activation = options.activation;
+  return sizes;
 }
 
 /// Padding that keeps the size.
@@ -219,8 +193,7 @@ Tensor convolved(const Conv2dCall& call, const Prepared& prepared) {
 }  // namespace
 
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options) {
-  if (traces()) [[unlikely]]
-    return traced("conv2d", x, weight, bias, options);
+  if (traces()) return traced("conv2d", x, weight, bias, options);
   return in_batch(x, 4, [&](const Tensor& images) {
     const Conv2dCall call = evenly_padded({images, weight, bias, options});
     if (!activates_apart(call)) return convolved(call, prepare(call));
@@ -231,8 +204,7 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const C
 
 Tensor conv2d_add(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& added,
                   const Conv2dOptions& options) {
-  if (traces()) [[unlikely]]
-    return traced("conv2d_add", x, weight, bias, added, options);
+  if (traces()) return traced("conv2d_add", x, weight, bias, added, options);
   check_defined("conv2d_add", "what is added", added);
   if (x.defined() && x.rank() == 3)
     return conv2d_add(x.unsqueeze(0), weight, bias, added.unsqueeze(0), options).squeeze(0);
@@ -265,8 +237,7 @@ Tensor conv2d_add(const Tensor& x, const Tensor& weight, const Tensor& bias, con
 }
 
 Tensor conv2d_max_pool2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options) {
-  if (traces()) [[unlikely]]
-    return traced("conv2d_max_pool2d", x, weight, bias, options);
+  if (traces()) return traced("conv2d_max_pool2d", x, weight, bias, options);
   if (x.defined() && x.rank() == 3) return conv2d_max_pool2d(x.unsqueeze(0), weight, bias, options).squeeze(0);
   const Conv2dCall call = evenly_padded({x, weight, bias, options});
   if (activates_apart(call)) return max_pool2d(conv2d(x, weight, bias, options), 2);
@@ -295,8 +266,7 @@ Tensor conv2d_max_pool2d(const Tensor& x, const Tensor& weight, const Tensor& bi
 }
 
 Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv1dOptions& options) {
-  if (traces()) [[unlikely]]
-    return traced("conv1d", x, weight, bias, options);
+  if (traces()) return traced("conv1d", x, weight, bias, options);
   check_dtypes("conv1d", x, weight);
   check_rank("conv1d", "the weight", weight, 3);
   return in_batch(x, 3, [&](const Tensor& rows) {
@@ -343,23 +313,17 @@ kernels::Conv2d transposed_sizes(const Tensor& x, const Tensor& weight, const Te
     expects<ShapeError>(bias.shape() == Shape{out}, op, ": bias ", bias.shape(), " does not fit weight ", kernel,
                         ", expected [", out, "]");
   }
-  return {
-      .N = in[0],
-      .C = out,
-      .H = side(in[2], kernel[2], options.stride.h, options.padding.h, options.output_padding.h, options.dilation.h),
-      .W = side(in[3], kernel[3], options.stride.w, options.padding.w, options.output_padding.w, options.dilation.w),
-      .O = in[1],
-      .KH = kernel[2],
-      .KW = kernel[3],
-      .OH = in[2],
-      .OW = in[3],
-      .stride_h = options.stride.h,
-      .stride_w = options.stride.w,
-      .pad_h = options.padding.h,
-      .pad_w = options.padding.w,
-      .dilation_h = options.dilation.h,
-      .dilation_w = options.dilation.w,
-      .groups = options.groups};
+  return with_windows(
+      {.N = in[0],
+       .C = out,
+       .H = side(in[2], kernel[2], options.stride.h, options.padding.h, options.output_padding.h, options.dilation.h),
+       .W = side(in[3], kernel[3], options.stride.w, options.padding.w, options.output_padding.w, options.dilation.w),
+       .O = in[1],
+       .KH = kernel[2],
+       .KW = kernel[3],
+       .OH = in[2],
+       .OW = in[3]},
+      options);
 }
 
 /// One gradient of the convolution that wrote `y`: of its input, or of its weight.
@@ -380,8 +344,7 @@ Tensor transposed(const kernels::Conv2d& sizes, const Tensor& y, const Tensor& x
 
 Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
                         const ConvTranspose2dOptions& options) {
-  if (traces()) [[unlikely]]
-    return traced("conv_transpose2d", x, weight, bias, options);
+  if (traces()) return traced("conv_transpose2d", x, weight, bias, options);
   if (x.defined() && x.rank() == 3) return conv_transpose2d(x.unsqueeze(0), weight, bias, options).squeeze(0);
   kernels::Conv2d sizes = transposed_sizes(x, weight, bias, options);
   if (const DType wide = scalar_of(x.dtype()); bias.defined() && wide != x.dtype()) {  // one rounding, after the bias

@@ -83,8 +83,7 @@ Tensor recorded_product(const Tensor& a, const Tensor& b, const MatmulOptions& o
 }  // namespace
 
 Tensor matmul(const Tensor& a, const Tensor& b, const MatmulOptions& options) {
-  if (traces()) [[unlikely]]
-    return traced("matmul", a, b, options);
+  if (traces()) return traced("matmul", a, b, options);
   check_dtypes("matmul", a, b);
   expects<ShapeError>(a.rank() >= 1 && b.rank() >= 1, "matmul: factors of shapes ", a.shape(), " and ", b.shape(),
                       "; a number is not a matrix, use mul");
@@ -105,8 +104,7 @@ Tensor matmul(const Tensor& a, const Tensor& b, const MatmulOptions& options) {
 Tensor dot(const Tensor& a, const Tensor& b) { return matmul(a, b); }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activation activation) {
-  if (traces()) [[unlikely]]
-    return traced("linear", x, weight, bias, activation);
+  if (traces()) return traced("linear", x, weight, bias, activation);
   check_dtypes("linear", x, weight);
   check_rank("linear", "weight", weight, 2);
   expects<ShapeError>(x.rank() >= 1 && x.size(-1) == weight.shape()[1], "linear: input ", x.shape(),

@@ -89,8 +89,7 @@ Signal mirrored(const Signal& half, std::int64_t length) {
 
 Tensor dft(const Tensor& x, std::int64_t dim, const DftOptions& options) {
   constexpr const char* name = "dft";
-  if (traces()) [[unlikely]]
-    return traced(name, x, dim, options);
+  if (traces()) return traced(name, x, dim, options);
   check_floating(name, "the input", x);
   expects<ShapeError>(x.rank() >= 2 && (x.size(-1) == 1 || x.size(-1) == 2), name, ": input ", x.shape(),
                       ", expected [..., n, ..., 1 or 2]");

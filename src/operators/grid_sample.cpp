@@ -79,8 +79,7 @@ Tensor pixels_of(const Tensor& x) {
 }  // namespace
 
 Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions& options) {
-  if (traces()) [[unlikely]]
-    return traced("grid_sample", x, grid, options);
+  if (traces()) return traced("grid_sample", x, grid, options);
   constexpr const char* op = "grid_sample";
   check_dtypes(op, x, grid);
   check_floating(op, "the input", x);
@@ -166,8 +165,7 @@ struct Samples {
 
 Tensor roi_align(const Tensor& x, const Tensor& boxes, const Tensor& images, Pair output,
                  const RoiAlignOptions& options) {
-  if (traces()) [[unlikely]]
-    return traced("roi_align", x, boxes, images, output, options);
+  if (traces()) return traced("roi_align", x, boxes, images, output, options);
   constexpr const char* op = "roi_align";
   check_floating(op, "the input", x);
   check_floating(op, "the boxes", boxes);

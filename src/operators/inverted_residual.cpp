@@ -2,10 +2,10 @@
 
 #include <array>
 
+#include "operators/conv_sizes.hpp"
 #include "operators/keeps_weights.hpp"
 #include "operators/layout.hpp"
 #include "operators/traced.hpp"
-#include "operators/window.hpp"
 #include "tern/operators/conv.hpp"
 
 namespace tern::operators {
@@ -33,22 +33,20 @@ struct ResidualBlock {
   }
 };
 
+Conv2dOptions options_of(const ResidualBlock& block) {
+  return {.stride = block.options.stride,
+          .padding = block.options.padding,
+          .groups = block.weights.depthwise.size(0),
+          .activation = block.options.depthwise};
+}
+
 Tensor by_convolutions(const ResidualBlock& block) {
   const auto& [x, weights, added, options] = block;
   Tensor y = x;
   if (block.expands()) y = conv2d(y, weights.expand, weights.expand_bias, {.activation = options.expand});
-  y = conv2d(y, weights.depthwise, weights.depthwise_bias,
-             {.stride = options.stride,
-              .padding = options.padding,
-              .groups = weights.depthwise.size(0),
-              .activation = options.depthwise});
+  y = conv2d(y, weights.depthwise, weights.depthwise_bias, options_of(block));
   if (!added.defined()) return conv2d(y, weights.project, weights.project_bias, {.activation = options.project});
   return conv2d_add(y, weights.project, weights.project_bias, added, {.activation = options.project});
-}
-
-kernels::Conv2d of_points(std::int64_t N, std::int64_t C, std::int64_t H, std::int64_t W, const Tensor& weight,
-                          Activation activation) {
-  return {.N = N, .C = C, .H = H, .W = W, .O = weight.size(0), .OH = H, .OW = W, .activation = activation};
 }
 
 /// Whether every tensor has the dtype and the shape that the kernel reads; the convolutions say what is wrong else.
@@ -73,31 +71,19 @@ bool fits(const ResidualBlock& block) {
 
 kernels::InvertedResidual sizes_of(const ResidualBlock& block) {
   const auto& [x, weights, added, options] = block;
-  const std::int64_t N = x.size(0), C = x.size(1), H = x.size(2), W = x.size(3);
-  const std::int64_t middle = weights.depthwise.size(0), KH = weights.depthwise.size(2), KW = weights.depthwise.size(3);
-  const Pair out =
-      window_counts("conv2d", {H, W},
-                    {.kernel = {KH, KW}, .stride = options.stride, .start = options.padding, .end = options.padding});
-  kernels::InvertedResidual sizes;
-  if (block.expands()) sizes.expand = of_points(N, C, H, W, weights.expand, options.expand);
-  sizes.depthwise = {.N = N,
-                     .C = middle,
-                     .H = H,
-                     .W = W,
-                     .O = middle,
-                     .KH = KH,
-                     .KW = KW,
-                     .OH = out.h,
-                     .OW = out.w,
-                     .stride_h = options.stride.h,
-                     .stride_w = options.stride.w,
-                     .pad_h = options.padding.h,
-                     .pad_w = options.padding.w,
-                     .groups = middle,
-                     .activation = options.depthwise};
-  sizes.project = of_points(N, middle, sizes.depthwise.OH, sizes.depthwise.OW, weights.project, options.project);
-  (block.expands() ? sizes.expand : sizes.depthwise).layout = layout_of(x);
-  return sizes;
+  const auto sizes = [](const Shape& in, const Tensor& weight, const Conv2dOptions& how) {
+    kernels::Conv2d made = conv_sizes("conv2d", in, weight.size(0), {weight.size(2), weight.size(3)}, how);
+    made.activation = how.activation;
+    return made;
+  };
+  const std::int64_t middle = weights.depthwise.size(0);
+  kernels::InvertedResidual all;
+  if (block.expands()) all.expand = sizes(x.shape(), weights.expand, {.activation = options.expand});
+  all.depthwise = sizes({x.size(0), middle, x.size(2), x.size(3)}, weights.depthwise, options_of(block));
+  all.project =
+      sizes({x.size(0), middle, all.depthwise.OH, all.depthwise.OW}, weights.project, {.activation = options.project});
+  (block.expands() ? all.expand : all.depthwise).layout = layout_of(x);
+  return all;
 }
 
 bool mode_fuses(const kernels::InvertedResidual& sizes, DType dtype) {
@@ -111,10 +97,6 @@ bool mode_fuses(const kernels::InvertedResidual& sizes, DType dtype) {
   return fuses;
 }
 
-double products_of(const kernels::Conv2d& s) {
-  return static_cast<double>(s.N * s.O * s.OH * s.OW) * static_cast<double>(s.groups == 1 ? s.C : s.KH * s.KW);
-}
-
 Tensor by_kernel(const ResidualBlock& block, kernels::InvertedResidual sizes) {
   const Layout last = Layout::channels_last;
   sizes.expand.layout = sizes.depthwise.layout = sizes.project.layout = last;
@@ -126,8 +108,7 @@ Tensor by_kernel(const ResidualBlock& block, kernels::InvertedResidual sizes) {
   Tensor out = empty_in(last, {shape.N, shape.O, shape.OH, shape.OW}, block.x.dtype());
   visit(residual_name, out.dtype(), [&]<class T>() {
     const Call<T> call;
-    call.flops(2 * static_cast<std::int64_t>(products_of(sizes.expand) + products_of(sizes.depthwise) +
-                                             products_of(sizes.project)));
+    call.flops(2 * (multiply_adds(sizes.expand) + multiply_adds(sizes.depthwise) + multiply_adds(sizes.project)));
     std::array<const T*, 8> in{};
     for (std::size_t i = 0; i < in.size(); ++i) in[i] = whole[i].defined() ? call.in(whole[i]) : nullptr;
     const Memory& memory = *call.context().memory;
@@ -144,7 +125,7 @@ Tensor by_kernel(const ResidualBlock& block, kernels::InvertedResidual sizes) {
 
 Tensor inverted_residual(const Tensor& x, const InvertedResidualWeights& weights, const Tensor& added,
                          const InvertedResidualOptions& options) {
-  if (traces()) [[unlikely]]
+  if (traces())
     return traced(residual_name, x, weights.expand, weights.expand_bias, weights.depthwise, weights.depthwise_bias,
                   weights.project, weights.project_bias, added, options);
   check_defined(residual_name, "the input", x);

@@ -57,8 +57,7 @@ Tensor inverse_of(const char* op, const Tensor& x) {
 }  // namespace
 
 Tensor det(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("det", x);
+  if (traces()) return traced("det", x);
   check_matrices("det", x, true);
   return in_scalars("det", x, [&](const Tensor& wide) {
     std::vector<Matrix> results;
@@ -89,8 +88,7 @@ Tensor det(const Tensor& x) {
 }
 
 Tensor inverse(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("inverse", x);
+  if (traces()) return traced("inverse", x);
   check_matrices("inverse", x, true);
   return in_scalars("inverse", x, [](const Tensor& wide) {
     Tensor out = inverse_of("inverse", wide);
@@ -104,8 +102,7 @@ Tensor inverse(const Tensor& x) {
 }
 
 Tensor solve(const Tensor& a, const Tensor& b) {
-  if (traces()) [[unlikely]]
-    return traced("solve", a, b);
+  if (traces()) return traced("solve", a, b);
   check_dtypes("solve", a, b);
   check_matrices("solve", a, true);
   const bool vector = b.rank() == 1;
@@ -124,8 +121,7 @@ Tensor solve(const Tensor& a, const Tensor& b) {
 }
 
 Tensor cholesky(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("cholesky", x);
+  if (traces()) return traced("cholesky", x);
   check_matrices("cholesky", x, true);
   return in_scalars("cholesky", x, [](const Tensor& wide) {
     std::vector<Matrix> results = matrices_of(wide);
@@ -147,8 +143,7 @@ Tensor cholesky(const Tensor& x) {
 }
 
 std::vector<Tensor> qr(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced<std::vector<Tensor>>("qr", x);
+  if (traces()) return traced<std::vector<Tensor>>("qr", x);
   check_matrices("qr", x, false);
   const Tensor wide = x.to(scalar_of(x.dtype()));
   const std::int64_t m = x.size(-2), n = x.size(-1), count = std::min(m, n);
@@ -176,8 +171,7 @@ std::vector<Tensor> qr(const Tensor& x) {
 }
 
 std::vector<Tensor> svd(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced<std::vector<Tensor>>("svd", x);
+  if (traces()) return traced<std::vector<Tensor>>("svd", x);
   check_matrices("svd", x, false);
   const Tensor wide = x.to(scalar_of(x.dtype()));
   const std::int64_t m = x.size(-2), n = x.size(-1), count = std::min(m, n);

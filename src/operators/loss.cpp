@@ -28,8 +28,7 @@ Shape loss_shape(Reduce reduce, const Shape& shape) { return reduce == Reduce::n
 }  // namespace
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options) {
-  if (traces()) [[unlikely]]
-    return traced("cross_entropy", logits, labels, options.weight, without_tensors(options));
+  if (traces()) return traced("cross_entropy", logits, labels, options.weight, without_tensors(options));
   check_defined("cross_entropy", "the prediction", logits);
   check_defined("cross_entropy", "the label tensor", labels);
   if (logits.rank() > 2) return spread_cross_entropy(logits, labels, options);
@@ -67,8 +66,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntr
 }
 
 Tensor nll(const Tensor& log_probabilities, const Tensor& labels, const CrossEntropyOptions& options) {
-  if (traces()) [[unlikely]]
-    return traced("nll", log_probabilities, labels, options.weight, without_tensors(options));
+  if (traces()) return traced("nll", log_probabilities, labels, options.weight, without_tensors(options));
   check_defined("nll", "the prediction", log_probabilities);
   check_defined("nll", "the label tensor", labels);
   expects<NumericError>(options.label_smoothing == 0, "nll: label_smoothing is for cross_entropy");
@@ -133,24 +131,20 @@ Tensor pointwise(const char* op, const Tensor& prediction, const Tensor& target,
   [](const auto& table) -> const auto& { return table.name; }
 
 Tensor mse(const Tensor& prediction, const Tensor& target, Reduce reduce) {
-  if (traces()) [[unlikely]]
-    return traced("mse", prediction, target, reduce);
+  if (traces()) return traced("mse", prediction, target, reduce);
   return pointwise("mse", prediction, target, reduce, SLOT(mse), SLOT(mse_backward));
 }
 Tensor mae(const Tensor& prediction, const Tensor& target, Reduce reduce) {
-  if (traces()) [[unlikely]]
-    return traced("mae", prediction, target, reduce);
+  if (traces()) return traced("mae", prediction, target, reduce);
   return pointwise("mae", prediction, target, reduce, SLOT(mae), SLOT(mae_backward));
 }
 Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& target, Reduce reduce) {
-  if (traces()) [[unlikely]]
-    return traced("binary_cross_entropy_with_logits", logits, target, reduce);
+  if (traces()) return traced("binary_cross_entropy_with_logits", logits, target, reduce);
   return pointwise("binary_cross_entropy_with_logits", logits, target, reduce, SLOT(binary_cross_entropy_with_logits),
                    SLOT(binary_cross_entropy_with_logits_backward));
 }
 Tensor hinge(const Tensor& prediction, const Tensor& target, Reduce reduce) {
-  if (traces()) [[unlikely]]
-    return traced("hinge", prediction, target, reduce);
+  if (traces()) return traced("hinge", prediction, target, reduce);
   return pointwise("hinge", prediction, target, reduce, SLOT(hinge), SLOT(hinge_backward));
 }
 

@@ -42,8 +42,7 @@ Sums checked_sums(std::span<const double> weights, std::int64_t row) {
 }  // namespace
 
 Tensor multinomial(const Tensor& weights, std::int64_t count, bool replacement, Generator& generator) {
-  if (traces()) [[unlikely]]
-    return traced("multinomial", weights, count, replacement, generator);
+  if (traces()) return traced("multinomial", weights, count, replacement, generator);
   check_floating("multinomial", "the weights", weights);
   expects<ShapeError>(weights.rank() == 1 || weights.rank() == 2, "multinomial: weights ", weights.shape(),
                       ", expected [classes] or [rows, classes]");

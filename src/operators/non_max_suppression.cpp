@@ -27,8 +27,7 @@ double overlap(const Box& a, const Box& b) {
 }  // namespace
 
 Tensor non_max_suppression(const Tensor& boxes, const Tensor& scores, const NonMaxSuppressionOptions& options) {
-  if (traces()) [[unlikely]]
-    return traced("non_max_suppression", boxes, scores, options);
+  if (traces()) return traced("non_max_suppression", boxes, scores, options);
   constexpr const char* op = "non_max_suppression";
   check_dtypes(op, boxes, scores);
   check_floating(op, "the boxes", boxes);

@@ -39,24 +39,23 @@ void check_per_channel(const char* which, const Tensor& x, const Tensor& values,
                       " does not fit the ", x.shape()[1], " channels of input ", x.shape());
 }
 
-// batch_norm in inference with a gradient, as fine-tuning needs it: composed, in float32 if x has 16 bits.
+// batch_norm in inference with a gradient, as fine-tuning needs it: composed, in float32 if x has 16 bits. What is
+// added and the activation are left to the caller.
 Tensor by_running(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& mean, const Tensor& var,
-                  const BatchNormOptions& options, const Tensor& added) {
+                  double epsilon) {
   Shape per_channel = Shape::filled(x.rank(), 1);
   per_channel[1] = x.shape()[1];
   const DType wide = mean.dtype();
   const auto channel = [&](const Tensor& values) { return values.to(wide).reshape(per_channel); };
-  const Tensor deviation = sqrt(add(channel(var.detach()), options.epsilon));
+  const Tensor deviation = sqrt(add(channel(var.detach()), epsilon));
   const Tensor normal = div(sub(x.to(wide), channel(mean.detach())), deviation);
-  const Tensor affine = weight.defined() ? add(mul(normal, channel(weight)), channel(bias)) : normal;
-  return activate(added.defined() ? add(affine, added.to(wide)) : affine, options.activation).to(x.dtype());
+  return weight.defined() ? add(mul(normal, channel(weight)), channel(bias)) : normal;
 }
 
 }  // namespace
 
 Tensor local_response_norm(const Tensor& x, const LocalResponseNormOptions& options) {
-  if (traces()) [[unlikely]]
-    return traced("local_response_norm", x, options);
+  if (traces()) return traced("local_response_norm", x, options);
   const std::int64_t area = area_of("local_response_norm", x);
   expects<ShapeError>(x.rank() >= 3, "local_response_norm: input has shape ", x.shape(), ", expected [N, C, L, ...]");
   expects<ShapeError>(options.size >= 1, "local_response_norm: size ", options.size, ", expected at least 1");
@@ -84,8 +83,7 @@ Tensor local_response_norm(const Tensor& x, const LocalResponseNormOptions& opti
 
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor running_mean, Tensor running_var,
                   const BatchNormOptions& options, const Tensor& added) {
-  if (traces()) [[unlikely]]
-    return traced("batch_norm", x, weight, bias, running_mean, running_var, options, added);
+  if (traces()) return traced("batch_norm", x, weight, bias, running_mean, running_var, options, added);
   if (options.activation != Activation::none && !clips(options.activation)) {
     BatchNormOptions plain = options;
     plain.activation = Activation::none;
@@ -121,8 +119,10 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Ten
     expects<ShapeError>(added.shape() == x.shape(), "batch_norm: added ", added.shape(), " beside an input of ",
                         x.shape(), ", expected the same shape");
   }
-  if (!options.training && recording(x, weight, bias, added))
-    return by_running(x, weight, bias, running_mean, running_var, options, added);
+  if (!options.training && recording(x, weight, bias, added)) {
+    const Tensor affine = by_running(x, weight, bias, running_mean, running_var, options.epsilon);
+    return activate(added.defined() ? add(affine, added.to(affine.dtype())) : affine, options.activation).to(x.dtype());
+  }
   const Tensor whole = in_layout(x, sizes.layout);
   const Tensor whole_added = added.defined() ? in_layout(added, sizes.layout) : Tensor{};
   const Tensor scale = weight.defined() ? weight.detach().contiguous() : Tensor{};
@@ -257,8 +257,7 @@ Tensor row_norm(const char* op, const Tensor& x, const Tensor& weight, const Ten
 
 Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, const Tensor& bias,
                   double epsilon) {
-  if (traces()) [[unlikely]]
-    return traced("layer_norm", x, normalized_shape, weight, bias, epsilon);
+  if (traces()) return traced("layer_norm", x, normalized_shape, weight, bias, epsilon);
   const std::int64_t rows = rows_of("layer_norm", x, normalized_shape);
   check_parameter("layer_norm", "weight", x, weight, normalized_shape);
   check_parameter("layer_norm", "bias", x, bias, normalized_shape);
@@ -266,8 +265,7 @@ Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& 
 }
 
 Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, std::optional<double> epsilon) {
-  if (traces()) [[unlikely]]
-    return traced("rms_norm", x, normalized_shape, weight, epsilon);
+  if (traces()) return traced("rms_norm", x, normalized_shape, weight, epsilon);
   const std::int64_t rows = rows_of("rms_norm", x, normalized_shape);
   check_parameter("rms_norm", "weight", x, weight, normalized_shape);
   const double smallest = x.dtype() == DType::float64 ? 0x1p-52 : 0x1p-23;
@@ -275,8 +273,7 @@ Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& we
 }
 
 Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight, const Tensor& bias, double epsilon) {
-  if (traces()) [[unlikely]]
-    return traced("group_norm", x, groups, weight, bias, epsilon);
+  if (traces()) return traced("group_norm", x, groups, weight, bias, epsilon);
   const std::int64_t channels = channels_of("group_norm", x, 2);
   expects<ShapeError>(channels > 0 && (x.shape()[0] == 0 || x.numel() > 0), "group_norm: input ", x.shape(),
                       " has examples without elements");
@@ -290,8 +287,7 @@ Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight, co
 }
 
 Tensor instance_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon) {
-  if (traces()) [[unlikely]]
-    return traced("instance_norm", x, weight, bias, epsilon);
+  if (traces()) return traced("instance_norm", x, weight, bias, epsilon);
   const std::int64_t channels = channels_of("instance_norm", x, 3), planes = x.shape()[0] * channels;
   expects<ShapeError>(planes == 0 || x.numel() != planes, "instance_norm: input ", x.shape(),
                       " has one value per plane, whose deviation is 0");

@@ -33,8 +33,7 @@ std::vector<Tensor> parts_of(const char* op, const Tensor& x, Cut cut, Join join
 }  // namespace
 
 std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& sizes, std::int64_t dim) {
-  if (traces()) [[unlikely]]
-    return traced<std::vector<Tensor>>("split", x, sizes, dim);
+  if (traces()) return traced<std::vector<Tensor>>("split", x, sizes, dim);
   check_defined("split", "the input", x);
   const int place = normalize_dim("split", dim, x.rank());
   std::int64_t total = 0;
@@ -57,8 +56,7 @@ std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& size
 }
 
 std::vector<Tensor> chunk(const Tensor& x, std::int64_t count, std::int64_t dim) {
-  if (traces()) [[unlikely]]
-    return traced<std::vector<Tensor>>("chunk", x, count, dim);
+  if (traces()) return traced<std::vector<Tensor>>("chunk", x, count, dim);
   check_defined("chunk", "the input", x);
   expects<ShapeError>(count >= 1, "chunk: ", count, " parts, expected at least 1");
   const std::int64_t total = x.shape()[normalize_dim("chunk", dim, x.rank())];
@@ -70,8 +68,7 @@ std::vector<Tensor> chunk(const Tensor& x, std::int64_t count, std::int64_t dim)
 }
 
 std::vector<Tensor> unbind(const Tensor& x, std::int64_t dim) {
-  if (traces()) [[unlikely]]
-    return traced<std::vector<Tensor>>("unbind", x, dim);
+  if (traces()) return traced<std::vector<Tensor>>("unbind", x, dim);
   check_defined("unbind", "the input", x);
   expects<ShapeError>(x.rank() > 0, "unbind: a number has no parts");
   const int place = normalize_dim("unbind", dim, x.rank());

@@ -25,8 +25,7 @@ Pair windows_of(const char* op, Pair size, Pair kernel, const UnfoldOptions& opt
 }  // namespace
 
 Tensor unfold(const Tensor& x, Pair kernel, const UnfoldOptions& options) {
-  if (traces()) [[unlikely]]
-    return traced("unfold", x, kernel, options);
+  if (traces()) return traced("unfold", x, kernel, options);
   return in_batch(x, 4, [&](const Tensor& images) {
     check_rank("unfold", "the input", images, 4);
     const Pair count = windows_of("unfold", {images.size(2), images.size(3)}, kernel, options);
@@ -45,8 +44,7 @@ Tensor unfold(const Tensor& x, Pair kernel, const UnfoldOptions& options) {
 }
 
 Tensor fold(const Tensor& x, Pair output, Pair kernel, const UnfoldOptions& options) {
-  if (traces()) [[unlikely]]
-    return traced("fold", x, output, kernel, options);
+  if (traces()) return traced("fold", x, output, kernel, options);
   return in_batch(x, 3, [&](const Tensor& columns) {
     constexpr const char* op = "fold";
     check_rank(op, "the input", columns, 3);
@@ -117,23 +115,19 @@ Tensor from_blocks(const char* op, const Tensor& x, std::int64_t block, bool cha
 }  // namespace
 
 Tensor pixel_shuffle(const Tensor& x, std::int64_t factor) {
-  if (traces()) [[unlikely]]
-    return traced("pixel_shuffle", x, factor);
+  if (traces()) return traced("pixel_shuffle", x, factor);
   return to_blocks("pixel_shuffle", x, factor, true);
 }
 Tensor pixel_unshuffle(const Tensor& x, std::int64_t factor) {
-  if (traces()) [[unlikely]]
-    return traced("pixel_unshuffle", x, factor);
+  if (traces()) return traced("pixel_unshuffle", x, factor);
   return from_blocks("pixel_unshuffle", x, factor, true);
 }
 Tensor depth_to_space(const Tensor& x, std::int64_t block) {
-  if (traces()) [[unlikely]]
-    return traced("depth_to_space", x, block);
+  if (traces()) return traced("depth_to_space", x, block);
   return to_blocks("depth_to_space", x, block, false);
 }
 Tensor space_to_depth(const Tensor& x, std::int64_t block) {
-  if (traces()) [[unlikely]]
-    return traced("space_to_depth", x, block);
+  if (traces()) return traced("space_to_depth", x, block);
   return from_blocks("space_to_depth", x, block, false);
 }
 

@@ -119,14 +119,12 @@ Tensor max_pooled(const Tensor& x, Pair kernel, const MaxPool2dOptions& options,
 }  // namespace
 
 Tensor max_pool2d(const Tensor& x, Pair kernel, const MaxPool2dOptions& options) {
-  if (traces()) [[unlikely]]
-    return traced("max_pool2d", x, kernel, options);
+  if (traces()) return traced("max_pool2d", x, kernel, options);
   return in_batch(x, 4, [&](const Tensor& images) { return max_pooled(images, kernel, options, nullptr); });
 }
 
 Pooled max_pool2d_with_indices(const Tensor& x, Pair kernel, const MaxPool2dOptions& options) {
-  if (traces()) [[unlikely]]
-    return traced<Pooled>("max_pool2d_with_indices", x, kernel, options);
+  if (traces()) return traced<Pooled>("max_pool2d_with_indices", x, kernel, options);
   Pooled pooled;
   pooled.values =
       in_batch(x, 4, [&](const Tensor& images) { return max_pooled(images, kernel, options, &pooled.indices); });
@@ -135,8 +133,7 @@ Pooled max_pool2d_with_indices(const Tensor& x, Pair kernel, const MaxPool2dOpti
 }
 
 Tensor avg_pool2d(const Tensor& x, Pair kernel, const AvgPool2dOptions& options) {
-  if (traces()) [[unlikely]]
-    return traced("avg_pool2d", x, kernel, options);
+  if (traces()) return traced("avg_pool2d", x, kernel, options);
   constexpr const char* op = "avg_pool2d";
   if (x.defined() && x.rank() == 3) return avg_pool2d(x.unsqueeze(0), kernel, options).squeeze(0);
   if (options.end_padding) {
@@ -175,8 +172,7 @@ Tensor avg_pool2d(const Tensor& x, Pair kernel, const AvgPool2dOptions& options)
 }
 
 Tensor adaptive_avg_pool2d(const Tensor& x, Pair output) {
-  if (traces()) [[unlikely]]
-    return traced("adaptive_avg_pool2d", x, output);
+  if (traces()) return traced("adaptive_avg_pool2d", x, output);
   if (x.defined() && x.rank() == 3) return adaptive_avg_pool2d(x.unsqueeze(0), output).squeeze(0);
   check_rank("adaptive_avg_pool2d", "input", x, 4);
   expects<ShapeError>(output.h >= 1 && output.w >= 1, "adaptive_avg_pool2d: output ", output.h, "x", output.w,

@@ -2,11 +2,11 @@
 
 #include <cmath>
 
+#include "operators/conv_sizes.hpp"
 #include "operators/keeps_weights.hpp"
 #include "operators/layout.hpp"
 #include "operators/pool_sizes.hpp"
 #include "operators/traced.hpp"
-#include "operators/window.hpp"
 #include "tern/operators/pooling.hpp"
 
 namespace tern::operators {
@@ -125,34 +125,12 @@ Prepared prepare(const char* op, const Tensor& x, const Tensor& weight, const Te
   check_layer(op, x, weight, bias, scale, 4);
   check_rank(op, "the input", x, 4);
   const Shape &in = x.shape(), &kernel = weight.shape();
-  expects<ShapeError>(options.groups >= 1 && in[1] % options.groups == 0 && kernel[0] % options.groups == 0, op, ": ",
-                      options.groups, " groups do not divide the ", in[1], " input and ", kernel[0],
-                      " output channels");
+  check_groups(op, in[1], kernel[0], options.groups);
   expects<ShapeError>(in[1] / options.groups == kernel[3], op, ": input ", in, " has ", in[1], " channels, weight ",
                       kernel, " [O, KH, KW, C] expects ", kernel[3] * options.groups);
-  const Pair out = window_counts(op, {in[2], in[3]},
-                                 {.kernel = {kernel[1], kernel[2]},
-                                  .stride = options.stride,
-                                  .start = options.padding,
-                                  .end = options.padding,
-                                  .dilation = options.dilation});
-  return {{.N = in[0],
-           .C = in[1],
-           .H = in[2],
-           .W = in[3],
-           .O = kernel[0],
-           .KH = kernel[1],
-           .KW = kernel[2],
-           .OH = out.h,
-           .OW = out.w,
-           .stride_h = options.stride.h,
-           .stride_w = options.stride.w,
-           .pad_h = options.padding.h,
-           .pad_w = options.padding.w,
-           .dilation_h = options.dilation.h,
-           .dilation_w = options.dilation.w,
-           .groups = options.groups,
-           .layout = Layout::channels_last},
+  kernels::Conv2d sizes = conv_sizes(op, in, kernel[0], {kernel[1], kernel[2]}, options);
+  sizes.layout = Layout::channels_last;
+  return {sizes,
           in_layout(x, Layout::channels_last),
           weight.detach().contiguous(),
           bias.detach().contiguous(),
@@ -164,7 +142,7 @@ Prepared prepare(const char* op, const Tensor& x, const Tensor& weight, const Te
 void run(const char* op, const Prepared& prepared, Tensor& out, const Tensor& other, const Rescale& rescale) {
   const kernels::Conv2d& s = prepared.sizes;
   visit_quantized(op, [&](const auto& call, const kernels::Quantized& kernels) {
-    call.flops(2 * s.N * s.O * s.OH * s.OW * (s.C / s.groups) * s.KH * s.KW);
+    call.flops(2 * multiply_adds(s));
     const auto* const weight = call.template in_as<std::int8_t>(prepared.weight);
     const KeepsWeights keeping(prepared.keeps, prepared.weight, weight, 1, *call.context().memory);
     const auto* const x = call.template in_as<std::uint8_t>(prepared.x);
@@ -200,8 +178,7 @@ Tensor pooled(const char* op, const Tensor& x, std::int64_t OH, std::int64_t OW,
 }  // namespace
 
 Tensor quantize(const Tensor& x, const Quantization& as) {
-  if (traces()) [[unlikely]]
-    return traced("quantize", x, as);
+  if (traces()) return traced("quantize", x, as);
   constexpr const char* op = "quantize";
   check_dtype(op, "the input", x, DType::float32);
   Rescale rescale = stored_within(op, 0, 255, as.zero);
@@ -219,8 +196,7 @@ Tensor quantize(const Tensor& x, const Quantization& as) {
 }
 
 Tensor dequantize(const Tensor& x, const Quantization& as) {
-  if (traces()) [[unlikely]]
-    return traced("dequantize", x, as);
+  if (traces()) return traced("dequantize", x, as);
   constexpr const char* op = "dequantize";
   check_dtype(op, "the input", x, DType::uint8);
   check_scale(op, as.scale);
@@ -240,8 +216,7 @@ Tensor dequantize(const Tensor& x, const Quantization& as) {
 
 Tensor quantized_conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& scale,
                         const Tensor& other, const QuantizedConv2dOptions& options) {
-  if (traces()) [[unlikely]]
-    return traced("quantized_conv2d", x, weight, bias, scale, other, options);
+  if (traces()) return traced("quantized_conv2d", x, weight, bias, scale, other, options);
   constexpr const char* op = "quantized_conv2d";
   const Prepared prepared = prepare(op, x, weight, bias, scale, options);
   const kernels::Conv2d& s = prepared.sizes;
@@ -261,8 +236,7 @@ Tensor quantized_conv2d(const Tensor& x, const Tensor& weight, const Tensor& bia
 }
 
 Tensor quantized_conv2d_cat(const std::vector<Tensor>& tensors, const std::vector<QuantizedConv2dOptions>& options) {
-  if (traces()) [[unlikely]]
-    return traced("quantized_conv2d_cat", tensors, options);
+  if (traces()) return traced("quantized_conv2d_cat", tensors, options);
   constexpr const char* op = "quantized_conv2d_cat";
   expects(!options.empty() && tensors.size() == 4 * options.size(), op, ": ", tensors.size(), " tensors for ",
           options.size(), " convolutions, expected x, weight, bias and scale of each");
@@ -291,8 +265,7 @@ Tensor quantized_conv2d_cat(const std::vector<Tensor>& tensors, const std::vecto
 
 Tensor quantized_linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& scale,
                         const QuantizedLinearOptions& options) {
-  if (traces()) [[unlikely]]
-    return traced("quantized_linear", x, weight, bias, scale, options);
+  if (traces()) return traced("quantized_linear", x, weight, bias, scale, options);
   constexpr const char* op = "quantized_linear";
   check_layer(op, x, weight, bias, scale, 2);
   expects<ShapeError>(x.rank() >= 1 && last_size(x) == weight.size(1), op, ": input ", x.shape(),
@@ -319,8 +292,7 @@ Tensor quantized_linear(const Tensor& x, const Tensor& weight, const Tensor& bia
 }
 
 Tensor quantized_add(const Tensor& a, const Tensor& b, const QuantizedAddOptions& options) {
-  if (traces()) [[unlikely]]
-    return traced("quantized_add", a, b, options);
+  if (traces()) return traced("quantized_add", a, b, options);
   constexpr const char* op = "quantized_add";
   check_dtype(op, "the first input", a, DType::uint8);
   check_dtype(op, "the second input", b, DType::uint8);
@@ -344,8 +316,7 @@ Tensor quantized_add(const Tensor& a, const Tensor& b, const QuantizedAddOptions
 
 Tensor quantized_cat(const std::vector<Tensor>& tensors, const std::vector<Quantization>& from,
                      const Quantization& result) {
-  if (traces()) [[unlikely]]
-    return traced("quantized_cat", tensors, from, result);
+  if (traces()) return traced("quantized_cat", tensors, from, result);
   constexpr const char* op = "quantized_cat";
   expects(!tensors.empty() && tensors.size() == from.size(), op, ": ", tensors.size(), " tensors and ", from.size(),
           " quantizations, expected one of each");
@@ -382,8 +353,7 @@ Tensor quantized_cat(const std::vector<Tensor>& tensors, const std::vector<Quant
 }
 
 Tensor quantized_max_pool2d(const Tensor& x, Pair kernel, const QuantizedPoolOptions& options) {
-  if (traces()) [[unlikely]]
-    return traced("quantized_max_pool2d", x, kernel, options);
+  if (traces()) return traced("quantized_max_pool2d", x, kernel, options);
   constexpr const char* op = "quantized_max_pool2d";
   const kernels::Pool2d sizes = stored_pool_sizes(op, x, windows_of(kernel, options));
   return pooled(op, x, sizes.OH, sizes.OW, [&](const auto& kernels, Context& context, auto* out, const auto* in) {
@@ -403,8 +373,7 @@ Rescale average_of(const char* op, const QuantizedAveragePoolOptions& options) {
 }  // namespace
 
 Tensor quantized_avg_pool2d(const Tensor& x, Pair kernel, const QuantizedAveragePoolOptions& options) {
-  if (traces()) [[unlikely]]
-    return traced("quantized_avg_pool2d", x, kernel, options);
+  if (traces()) return traced("quantized_avg_pool2d", x, kernel, options);
   constexpr const char* op = "quantized_avg_pool2d";
   kernels::Pool2d sizes = stored_pool_sizes(op, x, windows_of(kernel, options));
   sizes.count_include_pad = options.count_include_pad;
@@ -415,8 +384,7 @@ Tensor quantized_avg_pool2d(const Tensor& x, Pair kernel, const QuantizedAverage
 }
 
 Tensor quantized_adaptive_avg_pool2d(const Tensor& x, Pair output, const QuantizedAveragePoolOptions& options) {
-  if (traces()) [[unlikely]]
-    return traced("quantized_adaptive_avg_pool2d", x, output, options);
+  if (traces()) return traced("quantized_adaptive_avg_pool2d", x, output, options);
   constexpr const char* op = "quantized_adaptive_avg_pool2d";
   check_dtype(op, "the input", x, DType::uint8);
   check_rank(op, "the input", x, 4);

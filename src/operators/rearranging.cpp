@@ -9,8 +9,7 @@
 namespace tern::operators {
 
 Tensor flatten(const Tensor& x, std::int64_t begin, std::int64_t end) {
-  if (traces()) [[unlikely]]
-    return traced("flatten", x, begin, end);
+  if (traces()) return traced("flatten", x, begin, end);
   check_defined("flatten", "the input", x);
   if (x.rank() == 0) return x.reshape({1});
   const int first = normalize_dim("flatten", begin, x.rank()), last = normalize_dim("flatten", end, x.rank());
@@ -24,8 +23,7 @@ Tensor flatten(const Tensor& x, std::int64_t begin, std::int64_t end) {
 }
 
 Tensor squeeze(const Tensor& x, const Dims& dims) {
-  if (traces()) [[unlikely]]
-    return traced("squeeze", x, dims);
+  if (traces()) return traced("squeeze", x, dims);
   check_defined("squeeze", "the input", x);
   bool goes[Shape::max_rank] = {};
   for (const std::int64_t dim : dims) {
@@ -43,8 +41,7 @@ Tensor squeeze(const Tensor& x, const Dims& dims) {
 }
 
 Tensor repeat(const Tensor& x, const Shape& times) {
-  if (traces()) [[unlikely]]
-    return traced("repeat", x, times);
+  if (traces()) return traced("repeat", x, times);
   check_defined("repeat", "the input", x);
   expects<ShapeError>(times.rank() >= x.rank(), "repeat: ", times, " has fewer numbers than ", x.shape(),
                       " dimensions; tile takes fewer");
@@ -74,8 +71,7 @@ Tensor repeat(const Tensor& x, const Shape& times) {
 }
 
 Tensor tile(const Tensor& x, const Shape& times) {
-  if (traces()) [[unlikely]]
-    return traced("tile", x, times);
+  if (traces()) return traced("tile", x, times);
   check_defined("tile", "the input", x);
   Shape all;
   for (int i = times.rank(); i < x.rank(); ++i) all.push_back(1);
@@ -98,8 +94,7 @@ Tensor rolled(const Tensor& x, std::int64_t shift, int dim) {
 }  // namespace
 
 Tensor roll(const Tensor& x, const std::vector<std::int64_t>& shifts, const Dims& dims) {
-  if (traces()) [[unlikely]]
-    return traced("roll", x, shifts, dims);
+  if (traces()) return traced("roll", x, shifts, dims);
   check_defined("roll", "the input", x);
   if (dims.empty()) {
     expects<ShapeError>(shifts.size() == 1, "roll: ", shifts.size(), " shifts without dimensions, expected one");
@@ -119,8 +114,7 @@ Tensor roll(const Tensor& x, const std::vector<std::int64_t>& shifts, const Dims
 }
 
 std::vector<Tensor> meshgrid(const std::vector<Tensor>& tensors, Meshgrid indexing) {
-  if (traces()) [[unlikely]]
-    return traced<std::vector<Tensor>>("meshgrid", tensors, indexing);
+  if (traces()) return traced<std::vector<Tensor>>("meshgrid", tensors, indexing);
   expects<ShapeError>(!tensors.empty(), "meshgrid: no tensors");
   const int count = static_cast<int>(tensors.size());
   Shape grid;
@@ -144,8 +138,7 @@ std::vector<Tensor> meshgrid(const std::vector<Tensor>& tensors, Meshgrid indexi
 }
 
 Tensor diag(const Tensor& x, std::int64_t diagonal) {
-  if (traces()) [[unlikely]]
-    return traced("diag", x, diagonal);
+  if (traces()) return traced("diag", x, diagonal);
   check_defined("diag", "the input", x);
   expects<ShapeError>(x.rank() == 1 || x.rank() == 2, "diag: input has shape ", x.shape(),
                       ", expected a vector or a matrix");

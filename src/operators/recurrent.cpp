@@ -60,6 +60,10 @@ class StepProduct {
   std::shared_ptr<Steps> steps_;
 };
 
+struct Weights {
+  const Tensor &ih, &hh, &bias_ih, &bias_hh;
+};
+
 // The inputs of one direction, in the dtype that it computes in.
 struct Layer {
   const char* op;
@@ -69,9 +73,9 @@ struct Layer {
   Tensor entered;            // weight_ih x + bias_ih [T, N, gates H]
   std::vector<Tensor> runs;  // of each step: [N, 1] bool, whether a sequence still goes on; empty without lengths
 
-  Layer(const char* name, std::int64_t gates, const Tensor& x, const Tensor& weight_ih, const Tensor& weight_hh,
-        const Tensor& bias_ih, const Tensor& bias_hh, const Tensor& given_lengths)
+  Layer(const char* name, std::int64_t gates, const Tensor& x, const Weights& weights, const Tensor& given_lengths)
       : op(name) {
+    const auto& [weight_ih, weight_hh, bias_ih, bias_hh] = weights;
     check_dtypes(op, x, weight_ih);
     check_dtypes(op, x, weight_hh);
     check_floating(op, "the input", x);
@@ -160,9 +164,9 @@ Tensor limited(const Tensor& x, double clip) { return clip > 0 ? clamp(x, -clip,
 std::vector<Tensor> rnn(const Tensor& x, const Tensor& hidden, const Tensor& weight_ih, const Tensor& weight_hh,
                         const Tensor& bias_ih, const Tensor& bias_hh, const Tensor& lengths,
                         const RnnOptions& options) {
-  if (traces()) [[unlikely]]
+  if (traces())
     return traced<std::vector<Tensor>>("rnn", x, hidden, weight_ih, weight_hh, bias_ih, bias_hh, lengths, options);
-  const Layer layer("rnn", 1, x, weight_ih, weight_hh, bias_ih, bias_hh, lengths);
+  const Layer layer("rnn", 1, x, {weight_ih, weight_hh, bias_ih, bias_hh}, lengths);
   const Unshortened unshortened(x.dtype());
   const StepProduct own("rnn", layer.weight, layer.bias);
   return layer.run({layer.start("hidden state", hidden, x)}, options.reverse, x.dtype(),
@@ -175,10 +179,10 @@ std::vector<Tensor> rnn(const Tensor& x, const Tensor& hidden, const Tensor& wei
 std::vector<Tensor> lstm(const Tensor& x, const Tensor& hidden, const Tensor& cell, const Tensor& weight_ih,
                          const Tensor& weight_hh, const Tensor& bias_ih, const Tensor& bias_hh, const Tensor& peepholes,
                          const Tensor& lengths, const LstmOptions& options) {
-  if (traces()) [[unlikely]]
+  if (traces())
     return traced<std::vector<Tensor>>("lstm", x, hidden, cell, weight_ih, weight_hh, bias_ih, bias_hh, peepholes,
                                        lengths, options);
-  const Layer layer("lstm", 4, x, weight_ih, weight_hh, bias_ih, bias_hh, lengths);
+  const Layer layer("lstm", 4, x, {weight_ih, weight_hh, bias_ih, bias_hh}, lengths);
   std::vector<Tensor> peep;
   if (peepholes.defined()) {
     check_dtypes("lstm", x, peepholes);
@@ -217,9 +221,9 @@ std::vector<Tensor> lstm(const Tensor& x, const Tensor& hidden, const Tensor& ce
 std::vector<Tensor> gru(const Tensor& x, const Tensor& hidden, const Tensor& weight_ih, const Tensor& weight_hh,
                         const Tensor& bias_ih, const Tensor& bias_hh, const Tensor& lengths,
                         const GruOptions& options) {
-  if (traces()) [[unlikely]]
+  if (traces())
     return traced<std::vector<Tensor>>("gru", x, hidden, weight_ih, weight_hh, bias_ih, bias_hh, lengths, options);
-  const Layer layer("gru", 3, x, weight_ih, weight_hh, bias_ih, bias_hh, lengths);
+  const Layer layer("gru", 3, x, {weight_ih, weight_hh, bias_ih, bias_hh}, lengths);
   const std::int64_t width = layer.width;
   if (options.reset_after && layer.at_once(options.clip))
     return converted(gru_sequence({.entered = layer.entered,

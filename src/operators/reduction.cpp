@@ -153,8 +153,7 @@ Tensor position(const char* op, const Tensor& x, std::int64_t dim, bool keep_dim
 }  // namespace
 
 Tensor sum(const Tensor& x, const Dims& dims, bool keep_dims, std::optional<DType> dtype) {
-  if (traces()) [[unlikely]]
-    return traced("sum", x, dims, keep_dims, dtype);
+  if (traces()) return traced("sum", x, dims, keep_dims, dtype);
   if (dtype) return sum(converted("sum", x, *dtype), dims, keep_dims);
   const Plan p = plan("sum", x, dims, keep_dims);
   if (!is_floating(x.dtype())) return reduce_integers<std::int64_t>("sum", p, INTEGER_SLOT(sum));
@@ -167,8 +166,7 @@ Tensor sum(const Tensor& x, const Dims& dims, bool keep_dims, std::optional<DTyp
 }
 
 Tensor mean(const Tensor& x, const Dims& dims, bool keep_dims, std::optional<DType> dtype) {
-  if (traces()) [[unlikely]]
-    return traced("mean", x, dims, keep_dims, dtype);
+  if (traces()) return traced("mean", x, dims, keep_dims, dtype);
   if (dtype) return mean(converted("mean", x, *dtype), dims, keep_dims);
   const Plan p = plan("mean", x, dims, keep_dims);
   Tensor out = reduce("mean", p, SLOT(mean));
@@ -180,8 +178,7 @@ Tensor mean(const Tensor& x, const Dims& dims, bool keep_dims, std::optional<DTy
 }
 
 Tensor var(const Tensor& x, const Dims& dims, std::int64_t correction, bool keep_dims) {
-  if (traces()) [[unlikely]]
-    return traced("var", x, dims, correction, keep_dims);
+  if (traces()) return traced("var", x, dims, correction, keep_dims);
   expects<NumericError>(correction >= 0, "var: correction ", correction, ", expected at least 0");
   const Plan p = plan("var", x, dims, keep_dims);
   Tensor out = reduce("var", p, SLOT(var), correction);
@@ -200,34 +197,28 @@ Tensor var(const Tensor& x, const Dims& dims, std::int64_t correction, bool keep
 }
 
 Tensor max(const Tensor& x, const Dims& dims, bool keep_dims) {
-  if (traces()) [[unlikely]]
-    return traced("max", x, dims, keep_dims);
+  if (traces()) return traced("max", x, dims, keep_dims);
   return extreme("max", x, dims, keep_dims, SLOT(max));
 }
 Tensor min(const Tensor& x, const Dims& dims, bool keep_dims) {
-  if (traces()) [[unlikely]]
-    return traced("min", x, dims, keep_dims);
+  if (traces()) return traced("min", x, dims, keep_dims);
   return extreme("min", x, dims, keep_dims, SLOT(min));
 }
 Tensor argmax(const Tensor& x, std::int64_t dim, bool keep_dims) {
-  if (traces()) [[unlikely]]
-    return traced("argmax", x, dim, keep_dims);
+  if (traces()) return traced("argmax", x, dim, keep_dims);
   return position("argmax", x, dim, keep_dims, SLOT(max));
 }
 Tensor argmin(const Tensor& x, std::int64_t dim, bool keep_dims) {
-  if (traces()) [[unlikely]]
-    return traced("argmin", x, dim, keep_dims);
+  if (traces()) return traced("argmin", x, dim, keep_dims);
   return position("argmin", x, dim, keep_dims, SLOT(min));
 }
 
 Tensor any(const Tensor& x, const Dims& dims, bool keep_dims) {
-  if (traces()) [[unlikely]]
-    return traced("any", x, dims, keep_dims);
+  if (traces()) return traced("any", x, dims, keep_dims);
   return reduce_integers<bool>("any", plan("any", integers("any", x), dims, keep_dims), SLOT(any));
 }
 Tensor all(const Tensor& x, const Dims& dims, bool keep_dims) {
-  if (traces()) [[unlikely]]
-    return traced("all", x, dims, keep_dims);
+  if (traces()) return traced("all", x, dims, keep_dims);
   return reduce_integers<bool>("all", plan("all", integers("all", x), dims, keep_dims), SLOT(all));
 }
 
@@ -270,8 +261,7 @@ Tensor product_along(const Tensor& x, int dim) {
 }  // namespace
 
 Tensor prod(const Tensor& x, const Dims& dims, bool keep_dims, std::optional<DType> dtype) {
-  if (traces()) [[unlikely]]
-    return traced("prod", x, dims, keep_dims, dtype);
+  if (traces()) return traced("prod", x, dims, keep_dims, dtype);
   check_defined("prod", "the input", x);
   if (dtype) return prod(x.to(*dtype), dims, keep_dims);
   if (!is_floating(x.dtype()))
@@ -289,8 +279,7 @@ Tensor prod(const Tensor& x, const Dims& dims, bool keep_dims, std::optional<DTy
 #undef SLOT
 
 Tensor sum_to(const Tensor& x, const Shape& shape) {
-  if (traces()) [[unlikely]]
-    return traced("sum_to", x, shape);
+  if (traces()) return traced("sum_to", x, shape);
   check_defined("sum_to", "the input", x);
   if (x.shape() == shape) return x;
   expects<ShapeError>(shape.rank() <= x.rank() && broadcast("sum_to", x.shape(), shape) == x.shape(), "sum_to: ", shape,

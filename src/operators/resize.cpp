@@ -139,8 +139,7 @@ std::vector<Side> sides_of(const Tensor& x, const Shape& output, const ResizeOpt
 }  // namespace
 
 Tensor resize(const Tensor& x, const Shape& output, const ResizeOptions& options) {
-  if (traces()) [[unlikely]]
-    return traced("resize", x, output, options);
+  if (traces()) return traced("resize", x, output, options);
   check_defined(resize_name, "the input", x);
   const std::vector<Side> sides = sides_of(x, output, options);
   const auto all = [&](const Tensor& from) {

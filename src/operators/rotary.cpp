@@ -12,8 +12,7 @@
 namespace tern::operators {
 
 Tensor rotary_embedding(const Tensor& x, const Tensor& cosines, const Tensor& sines, bool interleaved) {
-  if (traces()) [[unlikely]]
-    return traced("rotary_embedding", x, cosines, sines, interleaved);
+  if (traces()) return traced("rotary_embedding", x, cosines, sines, interleaved);
   constexpr const char* op = "rotary_embedding";
   check_dtypes(op, x, cosines);
   check_dtypes(op, x, sines);
@@ -39,8 +38,7 @@ Tensor rotary_embedding(const Tensor& x, const Tensor& cosines, const Tensor& si
 
 Tensor grouped_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                          const GroupedAttentionOptions& options) {
-  if (traces()) [[unlikely]]
-    return traced("grouped_attention", query, key, value, options.mask, without_tensors(options));
+  if (traces()) return traced("grouped_attention", query, key, value, options.mask, without_tensors(options));
   constexpr const char* op = "grouped_attention";
   check_dtypes(op, query, key);
   check_dtypes(op, query, value);

@@ -35,8 +35,7 @@ MaxPool2dOptions flat(const Pool1dOptions& options) {
 
 Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias,
                         const ConvTranspose1dOptions& options) {
-  if (traces()) [[unlikely]]
-    return traced("conv_transpose1d", x, weight, bias, options);
+  if (traces()) return traced("conv_transpose1d", x, weight, bias, options);
   check_dtypes("conv_transpose1d", x, weight);
   check_rank("conv_transpose1d", "the weight", weight, 3);
   return in_rows("conv_transpose1d", x, [&](const Tensor& images) {
@@ -50,14 +49,12 @@ Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bia
 }
 
 Tensor max_pool1d(const Tensor& x, std::int64_t kernel, const Pool1dOptions& options) {
-  if (traces()) [[unlikely]]
-    return traced("max_pool1d", x, kernel, options);
+  if (traces()) return traced("max_pool1d", x, kernel, options);
   return in_rows("max_pool1d", x, [&](const Tensor& images) { return max_pool2d(images, {1, kernel}, flat(options)); });
 }
 
 Pooled max_pool1d_with_indices(const Tensor& x, std::int64_t kernel, const Pool1dOptions& options) {
-  if (traces()) [[unlikely]]
-    return traced<Pooled>("max_pool1d_with_indices", x, kernel, options);
+  if (traces()) return traced<Pooled>("max_pool1d_with_indices", x, kernel, options);
   Pooled result;
   result.values = in_rows("max_pool1d_with_indices", x, [&](const Tensor& images) {
     Pooled both = max_pool2d_with_indices(images, {1, kernel}, flat(options));
@@ -69,8 +66,7 @@ Pooled max_pool1d_with_indices(const Tensor& x, std::int64_t kernel, const Pool1
 }
 
 Tensor avg_pool1d(const Tensor& x, std::int64_t kernel, const Pool1dOptions& options) {
-  if (traces()) [[unlikely]]
-    return traced("avg_pool1d", x, kernel, options);
+  if (traces()) return traced("avg_pool1d", x, kernel, options);
   expects<ShapeError>(options.dilation == 1, "avg_pool1d: a dilation of ", options.dilation, ", expected 1");
   return in_rows("avg_pool1d", x, [&](const Tensor& images) {
     return avg_pool2d(images, {1, kernel},
@@ -83,16 +79,14 @@ Tensor avg_pool1d(const Tensor& x, std::int64_t kernel, const Pool1dOptions& opt
 }
 
 Tensor adaptive_avg_pool1d(const Tensor& x, std::int64_t output) {
-  if (traces()) [[unlikely]]
-    return traced("adaptive_avg_pool1d", x, output);
+  if (traces()) return traced("adaptive_avg_pool1d", x, output);
   return in_rows("adaptive_avg_pool1d", x, [&](const Tensor& images) {
     return adaptive_avg_pool2d(images, {1, output});
   });
 }
 
 Tensor lp_pool2d(const Tensor& x, double order, Pair kernel, const LpPool2dOptions& options) {
-  if (traces()) [[unlikely]]
-    return traced("lp_pool2d", x, order, kernel, options);
+  if (traces()) return traced("lp_pool2d", x, order, kernel, options);
   constexpr const char* op = "lp_pool2d";
   expects<NumericError>(order > 0 && order < infinity, op, ": order ", order, ", expected a number above 0");
   return compose(op, x, [&](const Tensor& wide) {

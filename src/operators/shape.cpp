@@ -10,8 +10,7 @@
 namespace tern::operators {
 
 Tensor copy(const Tensor& x) {
-  if (traces()) [[unlikely]]
-    return traced("copy", x);
+  if (traces()) return traced("copy", x);
   check_defined("copy", "the input", x);
   Tensor out(x.shape(), x.dtype());
   copy_elements(out, x);
@@ -20,8 +19,7 @@ Tensor copy(const Tensor& x) {
 }
 
 Tensor cast(const Tensor& x, DType dtype) {
-  if (traces()) [[unlikely]]
-    return traced("cast", x, dtype);
+  if (traces()) return traced("cast", x, dtype);
   check_defined("cast", "the input", x);
   const Tensor whole = dense(x);
   Tensor out = empty_in(layout_of(whole), x.shape(), dtype);
@@ -36,8 +34,7 @@ Tensor cast(const Tensor& x, DType dtype) {
 }
 
 Tensor cat(const std::vector<Tensor>& given, std::int64_t dim) {
-  if (traces()) [[unlikely]]
-    return traced("cat", given, dim);
+  if (traces()) return traced("cat", given, dim);
   expects<ShapeError>(!given.empty(), "cat: no tensors");
   for (const Tensor& tensor : given) check_defined("cat", "an input", tensor);
   // As in torch, [0] joins any shape, other ranks too.
@@ -82,8 +79,7 @@ Tensor cat(const std::vector<Tensor>& given, std::int64_t dim) {
 }
 
 Tensor stack(const std::vector<Tensor>& tensors, std::int64_t dim) {
-  if (traces()) [[unlikely]]
-    return traced("stack", tensors, dim);
+  if (traces()) return traced("stack", tensors, dim);
   expects<ShapeError>(!tensors.empty(), "stack: no tensors");
   std::vector<Tensor> rows;
   for (const Tensor& tensor : tensors) {
@@ -116,8 +112,7 @@ Tensor cropped(const Tensor& x, const std::vector<Padding>& padding, std::vector
 }  // namespace
 
 Tensor pad(const Tensor& x, const std::vector<Padding>& padding, Number value) {
-  if (traces()) [[unlikely]]
-    return traced("pad", x, padding, value);
+  if (traces()) return traced("pad", x, padding, value);
   check_defined("pad", "the input", x);
   if (std::ranges::any_of(padding, [](const Padding& side) { return side.before < 0 || side.after < 0; })) {
     std::vector<Padding> left;
@@ -191,8 +186,7 @@ Tensor add_rows(const char* op, const Tensor& x, const Tensor& index, std::int64
 }
 
 Tensor argsort(const Tensor& x, std::int64_t dim, bool descending) {
-  if (traces()) [[unlikely]]
-    return traced("argsort", x, dim, descending);
+  if (traces()) return traced("argsort", x, dim, descending);
   check_defined("argsort", "the input", x);
   kernels::Axis axis;
   const int place = x.rank() == 0 ? -1 : normalize_dim("argsort", dim, x.rank());
@@ -208,8 +202,7 @@ Tensor argsort(const Tensor& x, std::int64_t dim, bool descending) {
 }
 
 Tensor one_hot(const Tensor& labels, std::int64_t classes, DType dtype) {
-  if (traces()) [[unlikely]]
-    return traced("one_hot", labels, classes, dtype);
+  if (traces()) return traced("one_hot", labels, classes, dtype);
   expects<ShapeError>(classes >= 1, "one_hot: ", classes, " classes, expected at least 1");
   const Tensor rows = checked_labels("one_hot", labels, classes, 0);
   Tensor out({rows.numel(), classes}, dtype);
@@ -236,8 +229,7 @@ Tensor masked(const Tensor& x, double probability, const random::Key& key) {
 }  // namespace
 
 Tensor dropout(const Tensor& x, double probability, bool training, Generator& generator) {
-  if (traces()) [[unlikely]]
-    return traced("dropout", x, probability, training, generator);
+  if (traces()) return traced("dropout", x, probability, training, generator);
   check_defined("dropout", "the input", x);
   expects<NumericError>(probability >= 0 && probability <= 1, "dropout: probability ", probability,
                         " is outside [0, 1]");

@@ -161,11 +161,15 @@ void copy_elements(const Tensor& out, const Tensor& in) {
 
 namespace {
 
-void check_labels(Context& /*context*/, const std::int64_t* labels, std::int64_t count, std::int64_t bound,
-                  std::int64_t ignored, const char* op, const char* which) {
+struct LabelRange {
+  std::int64_t bound, ignored;
+  const char *op, *which;
+};
+
+void check_labels(Context& /*context*/, const std::int64_t* labels, std::int64_t count, const LabelRange& range) {
   for (std::int64_t i = 0; i < count; ++i)
-    expects<NumericError>((labels[i] >= 0 && labels[i] < bound) || labels[i] == ignored, op, ": ", which, " ",
-                          labels[i], " at position ", i, " is outside [0, ", bound, ")");
+    expects<NumericError>((labels[i] >= 0 && labels[i] < range.bound) || labels[i] == range.ignored, range.op, ": ",
+                          range.which, " ", labels[i], " at position ", i, " is outside [0, ", range.bound, ")");
 }
 
 }  // namespace
@@ -179,12 +183,12 @@ Tensor checked_labels(const char* op, const Tensor& labels, std::int64_t bound, 
   Tensor whole = labels.detach().contiguous();
   if (!mode_of(op).on_host() || whole.numel() == 0) return whole;
   const std::int64_t count = whole.numel();
+  const LabelRange range{bound, ignored, op, which};
   if (kernels::tape != nullptr && !kernels::tape->skips()) {  // a recording checks each call's labels
     const auto* const pointer = static_cast<const std::int64_t*>(whole.storage().read(current_scope()));
-    kernels::run_taped(check_labels, current_scope().context, pointer + whole.offset(), count, bound, ignored, op,
-                       which);
+    kernels::run_taped(check_labels, current_scope().context, pointer + whole.offset(), count, range);
   } else {
-    check_labels(current_scope().context, whole.read<std::int64_t>().data(), count, bound, ignored, op, which);
+    check_labels(current_scope().context, whole.read<std::int64_t>().data(), count, range);
   }
   return whole;
 }

@@ -33,4 +33,18 @@ Tensor unary_backward(const char* op, const Tensor& grad, const Tensor& saved, S
   return out;
 }
 
+/// What the backward of an operator reads.
+enum class Reads : std::uint8_t { input, output };
+
+/// unary, whose gradient is unary_backward of the slot `back`.
+template <Reads reads, class Slot, class Back, class... Parameters>
+Tensor recorded_unary(const char* op, const Tensor& x, Slot slot, Back back, Parameters... parameters) {
+  Tensor out = unary(op, x, slot, parameters...);
+  if (recording(x))
+    record(op, out, {x}, [op, saved = Saved(reads == Reads::input ? x : out), back, parameters...](const Tensor& grad) {
+      return Gradients{unary_backward(op, grad, saved.get(), back, parameters...)};
+    });
+  return out;
+}
+
 }  // namespace tern::operators

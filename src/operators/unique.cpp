@@ -13,8 +13,7 @@
 namespace tern::operators {
 
 Tensor compress(const Tensor& x, const Tensor& condition, std::optional<std::int64_t> dim) {
-  if (traces()) [[unlikely]]
-    return traced("compress", x, condition, dim);
+  if (traces()) return traced("compress", x, condition, dim);
   constexpr const char* op = "compress";
   check_defined(op, "the input", x);
   check_rank(op, "the condition", condition, 1);
@@ -77,8 +76,7 @@ Groups groups_of(std::span<const T> elements, std::int64_t rows, std::int64_t co
 }  // namespace
 
 std::vector<Tensor> unique(const Tensor& x, const UniqueOptions& options) {
-  if (traces()) [[unlikely]]
-    return traced<std::vector<Tensor>>("unique", x, options);
+  if (traces()) return traced<std::vector<Tensor>>("unique", x, options);
   constexpr const char* op = "unique";
   check_defined(op, "the input", x);
   const int place = options.dim ? normalize_dim(op, *options.dim, x.rank()) : 0;

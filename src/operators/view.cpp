@@ -73,8 +73,7 @@ bool reshaped_strides(const Tensor& x, const Shape& shape, Shape& strides) {
 }  // namespace
 
 Tensor reshape(const Tensor& x, const Shape& shape) {
-  if (traces()) [[unlikely]]
-    return traced("reshape", x, shape);
+  if (traces()) return traced("reshape", x, shape);
   check_defined("reshape", "the input", x);
   const Shape full = completed(x, shape);
   Shape strides;
@@ -88,8 +87,7 @@ Tensor reshape(const Tensor& x, const Shape& shape) {
 }
 
 Tensor slice(const Tensor& x, std::int64_t dim, std::int64_t begin, std::int64_t end, std::int64_t step) {
-  if (traces()) [[unlikely]]
-    return traced("slice", x, dim, begin, end, step);
+  if (traces()) return traced("slice", x, dim, begin, end, step);
   check_defined("slice", "the input", x);
   const int place = normalize_dim("slice", dim, x.rank());
   const std::int64_t size = x.shape()[place];
@@ -120,8 +118,7 @@ Tensor slice(const Tensor& x, std::int64_t dim, std::int64_t begin, std::int64_t
 }
 
 Tensor permute(const Tensor& x, const std::vector<std::int64_t>& order) {
-  if (traces()) [[unlikely]]
-    return traced("permute", x, order);
+  if (traces()) return traced("permute", x, order);
   check_defined("permute", "the input", x);
   expects<ShapeError>(static_cast<int>(order.size()) == x.rank(), "permute: ", order.size(),
                       " places for a tensor of shape ", x.shape());
@@ -141,8 +138,7 @@ Tensor permute(const Tensor& x, const std::vector<std::int64_t>& order) {
 }
 
 Tensor transpose(const Tensor& x, std::int64_t a, std::int64_t b) {
-  if (traces()) [[unlikely]]
-    return traced("transpose", x, a, b);
+  if (traces()) return traced("transpose", x, a, b);
   check_defined("transpose", "the input", x);
   std::vector<std::int64_t> order(x.rank());
   for (int i = 0; i < x.rank(); ++i) order[i] = i;
@@ -152,8 +148,7 @@ Tensor transpose(const Tensor& x, std::int64_t a, std::int64_t b) {
 }
 
 Tensor flip(const Tensor& x, const Dims& dims) {
-  if (traces()) [[unlikely]]
-    return traced("flip", x, dims);
+  if (traces()) return traced("flip", x, dims);
   check_defined("flip", "the input", x);
   Shape strides = x.strides();
   std::int64_t offset = x.offset();
@@ -177,8 +172,7 @@ Tensor flip(const Tensor& x, const Dims& dims) {
 }
 
 Tensor expand(const Tensor& x, const Shape& open) {
-  if (traces()) [[unlikely]]
-    return traced("expand", x, open);
+  if (traces()) return traced("expand", x, open);
   check_defined("expand", "the input", x);
   Shape shape = open;
   for (int i = 0; i < shape.rank(); ++i) {

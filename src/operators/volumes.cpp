@@ -41,8 +41,7 @@ Tensor as_volumes(const Tensor& images, std::int64_t n, std::int64_t frames) {
 }  // namespace
 
 Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv3dOptions& options) {
-  if (traces()) [[unlikely]]
-    return traced("conv3d", x, weight, bias, options);
+  if (traces()) return traced("conv3d", x, weight, bias, options);
   constexpr const char* op = "conv3d";
   return in_batch(x, 5, [&](const Tensor& volumes) {
     check_volumes(op, volumes, weight);
@@ -81,8 +80,7 @@ Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias, const C
 
 Tensor conv_transpose3d(const Tensor& x, const Tensor& weight, const Tensor& bias,
                         const ConvTranspose3dOptions& options) {
-  if (traces()) [[unlikely]]
-    return traced("conv_transpose3d", x, weight, bias, options);
+  if (traces()) return traced("conv_transpose3d", x, weight, bias, options);
   constexpr const char* op = "conv_transpose3d";
   return in_batch(x, 5, [&](const Tensor& volumes) {
     check_volumes(op, volumes, weight);
@@ -180,15 +178,13 @@ Tensor max_pooled(const Tensor& x, Triple kernel, const MaxPool3dOptions& option
 }  // namespace
 
 Tensor max_pool3d(const Tensor& x, Triple kernel, const MaxPool3dOptions& options) {
-  if (traces()) [[unlikely]]
-    return traced("max_pool3d", x, kernel, options);
+  if (traces()) return traced("max_pool3d", x, kernel, options);
   check_floating("max_pool3d", "the input", x);
   return in_batch(x, 5, [&](const Tensor& volumes) { return max_pooled(volumes, kernel, options, nullptr); });
 }
 
 Pooled max_pool3d_with_indices(const Tensor& x, Triple kernel, const MaxPool3dOptions& options) {
-  if (traces()) [[unlikely]]
-    return traced<Pooled>("max_pool3d_with_indices", x, kernel, options);
+  if (traces()) return traced<Pooled>("max_pool3d_with_indices", x, kernel, options);
   check_floating("max_pool3d", "the input", x);
   Pooled result;
   result.values =
@@ -198,8 +194,7 @@ Pooled max_pool3d_with_indices(const Tensor& x, Triple kernel, const MaxPool3dOp
 }
 
 Tensor avg_pool3d(const Tensor& x, Triple kernel, const AvgPool3dOptions& options) {
-  if (traces()) [[unlikely]]
-    return traced("avg_pool3d", x, kernel, options);
+  if (traces()) return traced("avg_pool3d", x, kernel, options);
   const Triple stride = options.stride.value_or(kernel);
   return compose("avg_pool3d", x, [&](const Tensor& wide) {
     return in_batch(wide, 5, [&](const Tensor& volumes) {
@@ -226,8 +221,7 @@ Tensor avg_pool3d(const Tensor& x, Triple kernel, const AvgPool3dOptions& option
 }
 
 Tensor adaptive_avg_pool3d(const Tensor& x, Triple output) {
-  if (traces()) [[unlikely]]
-    return traced("adaptive_avg_pool3d", x, output);
+  if (traces()) return traced("adaptive_avg_pool3d", x, output);
   return compose("adaptive_avg_pool3d", x, [&](const Tensor& wide) {
     return in_batch(wide, 5, [&](const Tensor& volumes) {
       return pooled(

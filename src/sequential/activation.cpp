@@ -12,16 +12,6 @@ namespace {
 using kernels::Axis;
 
 template <class T>
-void relu(Context&, T* out, const T* in, std::int64_t n) {
-  map(out, n, relu_of<Scalar<T>>, in);
-}
-
-template <class T>
-void relu_backward(Context&, T* grad_in, const T* grad_out, const T* out, std::int64_t n) {
-  map(grad_in, n, relu_gradient<Scalar<T>>, grad_out, out);
-}
-
-template <class T>
 void leaky_relu(Context&, T* out, const T* in, std::int64_t n, Scalar<T> slope) {
   map(
       out, n, [=](Scalar<T> x) { return x > 0 ? x : slope * x; }, in);
@@ -34,82 +24,22 @@ void leaky_relu_backward(Context&, T* grad_in, const T* grad_out, const T* in, s
 }
 
 template <class T>
-void sigmoid(Context&, T* out, const T* in, std::int64_t n) {
-  map(out, n, sigmoid_of<Scalar<T>>, in);
-}
-
-template <class T>
-void sigmoid_backward(Context&, T* grad_in, const T* grad_out, const T* out, std::int64_t n) {
-  map(grad_in, n, sigmoid_gradient<Scalar<T>>, grad_out, out);
-}
-
-template <class T>
-void tanh(Context&, T* out, const T* in, std::int64_t n) {
-  map(
-      out, n, [](Scalar<T> x) { return std::tanh(x); }, in);
-}
-
-template <class T>
-void tanh_backward(Context&, T* grad_in, const T* grad_out, const T* out, std::int64_t n) {
-  map(grad_in, n, tanh_gradient<Scalar<T>>, grad_out, out);
-}
-
-template <class T>
-void softplus(Context&, T* out, const T* in, std::int64_t n) {
-  map(
-      out, n, [](Scalar<T> x) { return relu_of(x) + std::log1p(std::exp(-std::abs(x))); }, in);
-}
-
-template <class T>
-void softplus_backward(Context&, T* grad_in, const T* grad_out, const T* in, std::int64_t n) {
-  map(
-      grad_in, n, [](Scalar<T> grad, Scalar<T> x) { return grad * sigmoid_of(x); }, grad_out, in);
-}
-
-template <class T>
 T normal_density(T x) {
   return std::exp(-x * x / 2) * std::numbers::inv_sqrtpi_v<T> / std::numbers::sqrt2_v<T>;
 }
-
 template <class T>
-void gelu(Context&, T* out, const T* in, std::int64_t n) {
-  map(
-      out, n, [](Scalar<T> x) { return x * normal_distribution(x); }, in);
+T gelu_gradient(T grad, T x) {
+  return grad * (normal_distribution(x) + x * normal_density(x));
 }
-
 template <class T>
-void gelu_backward(Context&, T* grad_in, const T* grad_out, const T* in, std::int64_t n) {
-  const auto derivative = [](Scalar<T> x) { return normal_distribution(x) + x * normal_density(x); };
-  map(
-      grad_in, n, [&](Scalar<T> grad, Scalar<T> x) { return grad * derivative(x); }, grad_out, in);
+T silu_gradient(T grad, T x) {
+  const T share = sigmoid_of(x);
+  return grad * (share * (1 + x * (1 - share)));
 }
-
 template <class T>
-void silu(Context&, T* out, const T* in, std::int64_t n) {
-  map(out, n, silu_of<Scalar<T>>, in);
-}
-
-template <class T>
-void silu_backward(Context&, T* grad_in, const T* grad_out, const T* in, std::int64_t n) {
-  const auto gradient = [](Scalar<T> grad, Scalar<T> x) {
-    const Scalar<T> share = sigmoid_of(x);
-    return grad * (share * (1 + x * (1 - share)));
-  };
-  map(grad_in, n, gradient, grad_out, in);
-}
-
-template <class T>
-void hardswish(Context&, T* out, const T* in, std::int64_t n) {
-  map(out, n, hardswish_of<Scalar<T>>, in);
-}
-
-template <class T>
-void hardswish_backward(Context&, T* grad_in, const T* grad_out, const T* in, std::int64_t n) {
-  const auto gradient = [](Scalar<T> grad, Scalar<T> x) {
-    if (x <= -3) return Scalar<T>(0);
-    return x >= 3 ? grad : grad * (x / 3 + Scalar<T>(0.5));
-  };
-  map(grad_in, n, gradient, grad_out, in);
+T hardswish_gradient(T grad, T x) {
+  if (x <= -3) return 0;
+  return x >= 3 ? grad : grad * (x / 3 + T(0.5));
 }
 
 template <class T>
@@ -182,22 +112,23 @@ void log_softmax_backward(Context&, T* grad_in, const T* grad_out, const T* out,
 
 template <class T>
 kernels::Activations<T> activation() {
-  return {.relu = relu<T>,
-          .relu_backward = relu_backward<T>,
+  using S = Scalar<T>;
+  return {.relu = unary<relu_of<S>, T>,
+          .relu_backward = unary_backward<relu_gradient<S>, T>,
           .leaky_relu = leaky_relu<T>,
           .leaky_relu_backward = leaky_relu_backward<T>,
-          .sigmoid = sigmoid<T>,
-          .sigmoid_backward = sigmoid_backward<T>,
-          .tanh = tanh<T>,
-          .tanh_backward = tanh_backward<T>,
-          .softplus = softplus<T>,
-          .softplus_backward = softplus_backward<T>,
-          .gelu = gelu<T>,
-          .gelu_backward = gelu_backward<T>,
-          .silu = silu<T>,
-          .silu_backward = silu_backward<T>,
-          .hardswish = hardswish<T>,
-          .hardswish_backward = hardswish_backward<T>,
+          .sigmoid = unary<sigmoid_of<S>, T>,
+          .sigmoid_backward = unary_backward<sigmoid_gradient<S>, T>,
+          .tanh = unary<[](S x) { return std::tanh(x); }, T>,
+          .tanh_backward = unary_backward<tanh_gradient<S>, T>,
+          .softplus = unary<[](S x) { return relu_of(x) + std::log1p(std::exp(-std::abs(x))); }, T>,
+          .softplus_backward = unary_backward<[](S grad, S x) { return grad * sigmoid_of(x); }, T>,
+          .gelu = unary<[](S x) { return x * normal_distribution(x); }, T>,
+          .gelu_backward = unary_backward<gelu_gradient<S>, T>,
+          .silu = unary<silu_of<S>, T>,
+          .silu_backward = unary_backward<silu_gradient<S>, T>,
+          .hardswish = unary<hardswish_of<S>, T>,
+          .hardswish_backward = unary_backward<hardswish_gradient<S>, T>,
           .softmax = softmax<T>,
           .softmax_backward = softmax_backward<T>,
           .log_softmax = log_softmax<T>,

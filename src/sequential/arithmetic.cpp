@@ -10,148 +10,12 @@ namespace {
 using kernels::Broadcast;
 
 /// out[i] = function(a, b) at every position of the broadcast shape.
-template <class Out, class T, class Function>
-void binary(Out* out, const T* a, const T* b, const Broadcast& shape, Function function) {
+template <auto function, class T, class Out = T>
+void binary(Context&, Out* out, const T* a, const T* b, const Broadcast& shape) {
   for_each_index(shape.rank, shape.size, shape.count, [&](std::int64_t i, const Index& index) {
     const T x = a[offset(shape.rank, index, shape.stride[0])], y = b[offset(shape.rank, index, shape.stride[1])];
     out[i] = store<Out>(function(load(x), load(y)));
   });
-}
-
-template <class T>
-void add(Context&, T* out, const T* a, const T* b, const Broadcast& shape) {
-  binary(out, a, b, shape, [](Scalar<T> x, Scalar<T> y) { return x + y; });
-}
-
-template <class T>
-void sub(Context&, T* out, const T* a, const T* b, const Broadcast& shape) {
-  binary(out, a, b, shape, [](Scalar<T> x, Scalar<T> y) { return x - y; });
-}
-
-template <class T>
-void mul(Context&, T* out, const T* a, const T* b, const Broadcast& shape) {
-  binary(out, a, b, shape, [](Scalar<T> x, Scalar<T> y) { return x * y; });
-}
-
-template <class T>
-void div(Context&, T* out, const T* a, const T* b, const Broadcast& shape) {
-  binary(out, a, b, shape, [](Scalar<T> x, Scalar<T> y) { return x / y; });
-}
-
-template <class T>
-void maximum(Context&, T* out, const T* a, const T* b, const Broadcast& shape) {
-  binary(out, a, b, shape, [](Scalar<T> x, Scalar<T> y) { return larger(x, y); });
-}
-
-template <class T>
-void minimum(Context&, T* out, const T* a, const T* b, const Broadcast& shape) {
-  binary(out, a, b, shape, [](Scalar<T> x, Scalar<T> y) { return smaller(x, y); });
-}
-
-template <class T>
-void power(Context&, T* out, const T* a, const T* b, const Broadcast& shape) {
-  binary(out, a, b, shape, [](Scalar<T> x, Scalar<T> y) { return std::pow(x, y); });
-}
-
-template <class T>
-void fmod(Context&, T* out, const T* a, const T* b, const Broadcast& shape) {
-  binary(out, a, b, shape, [](Scalar<T> x, Scalar<T> y) { return std::fmod(x, y); });
-}
-
-template <class T>
-void equal(Context&, bool* out, const T* a, const T* b, const Broadcast& shape) {
-  binary(out, a, b, shape, [](Scalar<T> x, Scalar<T> y) { return x == y; });
-}
-
-template <class T>
-void not_equal(Context&, bool* out, const T* a, const T* b, const Broadcast& shape) {
-  binary(out, a, b, shape, [](Scalar<T> x, Scalar<T> y) { return x != y; });
-}
-
-template <class T>
-void less(Context&, bool* out, const T* a, const T* b, const Broadcast& shape) {
-  binary(out, a, b, shape, [](Scalar<T> x, Scalar<T> y) { return x < y; });
-}
-
-template <class T>
-void less_equal(Context&, bool* out, const T* a, const T* b, const Broadcast& shape) {
-  binary(out, a, b, shape, [](Scalar<T> x, Scalar<T> y) { return x <= y; });
-}
-
-template <class T>
-void greater(Context&, bool* out, const T* a, const T* b, const Broadcast& shape) {
-  binary(out, a, b, shape, [](Scalar<T> x, Scalar<T> y) { return x > y; });
-}
-
-template <class T>
-void greater_equal(Context&, bool* out, const T* a, const T* b, const Broadcast& shape) {
-  binary(out, a, b, shape, [](Scalar<T> x, Scalar<T> y) { return x >= y; });
-}
-
-template <class T>
-void neg(Context&, T* out, const T* in, std::int64_t n) {
-  map(
-      out, n, [](Scalar<T> x) { return -x; }, in);
-}
-
-template <class T>
-void exp(Context&, T* out, const T* in, std::int64_t n) {
-  map(
-      out, n, [](Scalar<T> x) { return std::exp(x); }, in);
-}
-
-template <class T>
-void log(Context&, T* out, const T* in, std::int64_t n) {
-  map(
-      out, n, [](Scalar<T> x) { return std::log(x); }, in);
-}
-
-template <class T>
-void sqrt(Context&, T* out, const T* in, std::int64_t n) {
-  map(
-      out, n, [](Scalar<T> x) { return std::sqrt(x); }, in);
-}
-
-template <class T>
-void abs(Context&, T* out, const T* in, std::int64_t n) {
-  map(
-      out, n, [](Scalar<T> x) { return std::abs(x); }, in);
-}
-
-template <class T>
-void sin(Context&, T* out, const T* in, std::int64_t n) {
-  map(
-      out, n, [](Scalar<T> x) { return std::sin(x); }, in);
-}
-
-template <class T>
-void cos(Context&, T* out, const T* in, std::int64_t n) {
-  map(
-      out, n, [](Scalar<T> x) { return std::cos(x); }, in);
-}
-
-template <class T>
-void erf(Context&, T* out, const T* in, std::int64_t n) {
-  map(
-      out, n, [](Scalar<T> x) { return std::erf(x); }, in);
-}
-
-template <class T>
-void floor(Context&, T* out, const T* in, std::int64_t n) {
-  map(
-      out, n, [](Scalar<T> x) { return std::floor(x); }, in);
-}
-
-template <class T>
-void ceil(Context&, T* out, const T* in, std::int64_t n) {
-  map(
-      out, n, [](Scalar<T> x) { return std::ceil(x); }, in);
-}
-
-template <class T>
-void round(Context&, T* out, const T* in, std::int64_t n) {
-  map(
-      out, n, [](Scalar<T> x) { return std::nearbyint(x); }, in);
 }
 
 template <class T>
@@ -183,17 +47,8 @@ void add_all(Context&, T* out, const T* a, const T* b, const T* c, const T* d, s
 }
 
 template <class T>
-void sqrt_backward(Context&, T* grad_in, const T* grad_out, const T* out, std::int64_t n) {
-  map(
-      grad_in, n, [](Scalar<T> grad, Scalar<T> y) { return grad / (2 * y); }, grad_out, out);
-}
-
-template <class T>
-void abs_backward(Context&, T* grad_in, const T* grad_out, const T* in, std::int64_t n) {
-  // The sign of 0 is 0, of NaN it is NaN.
-  const auto sign = [](Scalar<T> x) { return x > 0 ? Scalar<T>(1) : x < 0 ? Scalar<T>(-1) : x; };
-  map(
-      grad_in, n, [&](Scalar<T> grad, Scalar<T> x) { return grad * sign(x); }, grad_out, in);
+T abs_gradient(T grad, T x) {
+  return grad * (x > 0 ? T(1) : x < 0 ? T(-1) : x);  // the sign of 0 is 0, of NaN it is NaN
 }
 
 template <class T>
@@ -212,9 +67,9 @@ void clamp_backward(Context&, T* grad_in, const T* grad_out, const T* in, std::i
 }
 
 /// Divides grad_out between two inputs. If one is NaN, neither loses, and both get it, as in PyTorch.
-template <class T, class Loses>
-void select_backward(T* grad_a, T* grad_b, const T* grad_out, const T* a, const T* b, const Broadcast& shape,
-                     Loses loses) {
+template <auto loses, class T>
+void select_backward(Context&, T* grad_a, T* grad_b, const T* grad_out, const T* a, const T* b,
+                     const Broadcast& shape) {
   for_each_index(shape.rank, shape.size, shape.count, [&](std::int64_t i, const Index& index) {
     const Scalar<T> x = load(a[offset(shape.rank, index, shape.stride[0])]);
     const Scalar<T> y = load(b[offset(shape.rank, index, shape.stride[1])]);
@@ -224,58 +79,47 @@ void select_backward(T* grad_a, T* grad_b, const T* grad_out, const T* a, const 
   });
 }
 
-template <class T>
-void maximum_backward(Context&, T* grad_a, T* grad_b, const T* grad_out, const T* a, const T* b,
-                      const Broadcast& shape) {
-  select_backward(grad_a, grad_b, grad_out, a, b, shape, [](Scalar<T> x, Scalar<T> y) { return x < y; });
-}
-
-template <class T>
-void minimum_backward(Context&, T* grad_a, T* grad_b, const T* grad_out, const T* a, const T* b,
-                      const Broadcast& shape) {
-  select_backward(grad_a, grad_b, grad_out, a, b, shape, [](Scalar<T> x, Scalar<T> y) { return x > y; });
-}
-
 }  // namespace
 
 template <class T>
 kernels::Arithmetic<T> arithmetic() {
-  return {.add = add<T>,
-          .sub = sub<T>,
-          .mul = mul<T>,
-          .div = div<T>,
-          .maximum = maximum<T>,
-          .minimum = minimum<T>,
-          .power = power<T>,
-          .fmod = fmod<T>,
-          .equal = equal<T>,
-          .not_equal = not_equal<T>,
-          .less = less<T>,
-          .less_equal = less_equal<T>,
-          .greater = greater<T>,
-          .greater_equal = greater_equal<T>,
+  using S = Scalar<T>;
+  return {.add = binary<[](S x, S y) { return x + y; }, T>,
+          .sub = binary<[](S x, S y) { return x - y; }, T>,
+          .mul = binary<[](S x, S y) { return x * y; }, T>,
+          .div = binary<[](S x, S y) { return x / y; }, T>,
+          .maximum = binary<larger<S>, T>,
+          .minimum = binary<smaller<S>, T>,
+          .power = binary<[](S x, S y) { return std::pow(x, y); }, T>,
+          .fmod = binary<[](S x, S y) { return std::fmod(x, y); }, T>,
+          .equal = binary<[](S x, S y) { return x == y; }, T, bool>,
+          .not_equal = binary<[](S x, S y) { return x != y; }, T, bool>,
+          .less = binary<[](S x, S y) { return x < y; }, T, bool>,
+          .less_equal = binary<[](S x, S y) { return x <= y; }, T, bool>,
+          .greater = binary<[](S x, S y) { return y < x; }, T, bool>,
+          .greater_equal = binary<[](S x, S y) { return y <= x; }, T, bool>,
           .where = where<T>,
-          .neg = neg<T>,
-          .exp = exp<T>,
-          .log = log<T>,
-          .sqrt = sqrt<T>,
-          .abs = abs<T>,
-          .sin = sin<T>,
-          .cos = cos<T>,
-          .erf = erf<T>,
-          .floor = floor<T>,
-          .ceil = ceil<T>,
-          .round = round<T>,
+          .neg = unary<[](S x) { return -x; }, T>,
+          .exp = unary<[](S x) { return std::exp(x); }, T>,
+          .log = unary<[](S x) { return std::log(x); }, T>,
+          .sqrt = unary<[](S x) { return std::sqrt(x); }, T>,
+          .abs = unary<[](S x) { return std::abs(x); }, T>,
+          .sin = unary<[](S x) { return std::sin(x); }, T>,
+          .cos = unary<[](S x) { return std::cos(x); }, T>,
+          .erf = unary<[](S x) { return std::erf(x); }, T>,
+          .floor = unary<[](S x) { return std::floor(x); }, T>,
+          .ceil = unary<[](S x) { return std::ceil(x); }, T>,
+          .round = unary<[](S x) { return std::nearbyint(x); }, T>,
           .pow = pow<T>,
           .clamp = clamp<T>,
           .affine = affine<T>,
           .add_all = add_all<T>,
-          .sqrt_backward = sqrt_backward<T>,
-          .abs_backward = abs_backward<T>,
+          .sqrt_backward = unary_backward<[](S grad, S y) { return grad / (2 * y); }, T>,
+          .abs_backward = unary_backward<abs_gradient<S>, T>,
           .pow_backward = pow_backward<T>,
           .clamp_backward = clamp_backward<T>,
-          .maximum_backward = maximum_backward<T>,
-          .minimum_backward = minimum_backward<T>};
+          .maximum_backward = select_backward<[](S x, S y) { return x < y; }, T>,
+          .minimum_backward = select_backward<[](S x, S y) { return y < x; }, T>};
 }
 template kernels::Arithmetic<float> arithmetic<float>();
 template kernels::Arithmetic<double> arithmetic<double>();

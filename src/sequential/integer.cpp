@@ -19,11 +19,6 @@ void binary(Context&, Out* out, const T* a, const T* b, const Broadcast& shape) 
   });
 }
 
-template <class Function, class T>
-void unary(Context&, T* out, const T* in, std::int64_t n) {
-  map(out, n, Function{}, in);
-}
-
 template <template <class> class Fold, class T>
 void reduce(Context&, typename Fold<T>::Result* out, const T* in, const Axis& axis) {
   using Rule = Fold<T>;
@@ -66,10 +61,10 @@ kernels::Operators<T> integer_operators() {
                          .greater = binary<integer::Greater, T, bool>,
                          .greater_equal = binary<integer::GreaterEqual, T, bool>,
                          .where = where<T>,
-                         .neg = unary<integer::Neg, T>,
-                         .abs = unary<integer::Abs, T>,
-                         .sign = unary<integer::Sign, T>,
-                         .bitwise_not = unary<integer::Not, T>},
+                         .neg = unary<integer::Neg{}, T>,
+                         .abs = unary<integer::Abs{}, T>,
+                         .sign = unary<integer::Sign{}, T>,
+                         .bitwise_not = unary<integer::Not{}, T>},
           .reduction = {.sum = reduce<integer::SumOf, T>,
                         .prod = reduce<integer::ProductOf, T>,
                         .max = extreme<integer::LargestOf, T>,

@@ -16,6 +16,16 @@ void map(T* out, std::int64_t n, Function function, const In*... in) {
   for (std::int64_t i = 0; i < n; ++i) out[i] = store<T>(function(load(in[i])...));
 }
 
+/// Slots that are one function of each element, and their gradients, which read the input or the output.
+template <auto function, class T>
+void unary(Context&, T* out, const T* in, std::int64_t n) {
+  map(out, n, function, in);
+}
+template <auto function, class T>
+void unary_backward(Context&, T* grad_in, const T* grad_out, const T* saved, std::int64_t n) {
+  map(grad_in, n, function, grad_out, saved);
+}
+
 /// n sums, initially zero, to which elements are added in any order; each is rounded once, at the end.
 template <class Sum>
 class Sums {

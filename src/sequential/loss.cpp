@@ -123,70 +123,28 @@ void nll_backward(Context&, T* grad_in, const Scalar<T>* grad_loss, const std::i
 }
 
 /// A loss of n independent values: value(prediction, target).
-template <class T, class Value>
-void pointwise(Scalar<T>* loss, const T* prediction, const T* target, std::int64_t n, Reduce how, Value value) {
+template <auto value, class T>
+void pointwise(Context&, Scalar<T>* loss, const T* prediction, const T* target, std::int64_t n, Reduce how) {
   reduce(loss, how, n, n, [&](std::int64_t i) { return value(double{load(prediction[i])}, double{load(target[i])}); });
 }
 
 /// derivative(prediction, target) is with respect to the prediction.
-template <class T, class Derivative>
-void pointwise_backward(T* grad_prediction, const Scalar<T>* grad_loss, const T* prediction, const T* target,
-                        std::int64_t n, Reduce how, Derivative derivative) {
+template <auto derivative, class T>
+void pointwise_backward(Context&, T* grad_prediction, const Scalar<T>* grad_loss, const T* prediction, const T* target,
+                        std::int64_t n, Reduce how) {
   for (std::int64_t i = 0; i < n; ++i)
     grad_prediction[i] = store<T>(reduce_gradient(grad_loss, how, i, n) *
                                   derivative(double{load(prediction[i])}, double{load(target[i])}));
 }
 
-template <class T>
-void mse(Context&, Scalar<T>* loss, const T* prediction, const T* target, std::int64_t n, Reduce how) {
-  pointwise(loss, prediction, target, n, how, [](double x, double t) { return (x - t) * (x - t); });
-}
-
-template <class T>
-void mse_backward(Context&, T* grad_prediction, const Scalar<T>* grad_loss, const T* prediction, const T* target,
-                  std::int64_t n, Reduce how) {
-  pointwise_backward(grad_prediction, grad_loss, prediction, target, n, how,
-                     [](double x, double t) { return 2 * (x - t); });
-}
-
-template <class T>
-void mae(Context&, Scalar<T>* loss, const T* prediction, const T* target, std::int64_t n, Reduce how) {
-  pointwise(loss, prediction, target, n, how, [](double x, double t) { return std::abs(x - t); });
-}
-
-template <class T>
-void mae_backward(Context&, T* grad_prediction, const Scalar<T>* grad_loss, const T* prediction, const T* target,
-                  std::int64_t n, Reduce how) {
-  pointwise_backward(grad_prediction, grad_loss, prediction, target, n, how, [](double x, double t) {
-    return x > t ? 1.0 : x < t ? -1.0 : 0.0;
-  });
-}
-
-template <class T>
-void binary_cross_entropy_with_logits(Context&, Scalar<T>* loss, const T* prediction, const T* target, std::int64_t n,
-                                      Reduce how) {
-  pointwise(loss, prediction, target, n, how,
-            [](double x, double t) { return relu_of(x) - x * t + std::log1p(std::exp(-std::abs(x))); });
-}
-
-template <class T>
-void binary_cross_entropy_with_logits_backward(Context&, T* grad_prediction, const Scalar<T>* grad_loss,
-                                               const T* prediction, const T* target, std::int64_t n, Reduce how) {
-  pointwise_backward(grad_prediction, grad_loss, prediction, target, n, how,
-                     [](double x, double t) { return sigmoid_of(x) - t; });
-}
-
-template <class T>
-void hinge(Context&, Scalar<T>* loss, const T* prediction, const T* target, std::int64_t n, Reduce how) {
-  pointwise(loss, prediction, target, n, how, [](double x, double t) { return relu_of(1 - t * x); });
-}
-
-template <class T>
-void hinge_backward(Context&, T* grad_prediction, const Scalar<T>* grad_loss, const T* prediction, const T* target,
-                    std::int64_t n, Reduce how) {
-  pointwise_backward(grad_prediction, grad_loss, prediction, target, n, how,
-                     [](double x, double t) { return t * x < 1 ? -t : 0.0; });
-}
+double squared_error(double x, double t) { return (x - t) * (x - t); }
+double squared_error_slope(double x, double t) { return 2 * (x - t); }
+double absolute_error(double x, double t) { return std::abs(x - t); }
+double absolute_error_slope(double x, double t) { return x > t ? 1 : x < t ? -1 : 0; }
+double logits_entropy(double x, double t) { return relu_of(x) - x * t + std::log1p(std::exp(-std::abs(x))); }
+double logits_entropy_slope(double x, double t) { return sigmoid_of(x) - t; }
+double hinge(double x, double t) { return relu_of(1 - t * x); }
+double hinge_slope(double x, double t) { return t * x < 1 ? -t : 0; }
 
 }  // namespace
 
@@ -196,14 +154,14 @@ kernels::Loss<T> loss() {
           .cross_entropy_backward = cross_entropy_backward<T>,
           .nll = nll<T>,
           .nll_backward = nll_backward<T>,
-          .mse = mse<T>,
-          .mse_backward = mse_backward<T>,
-          .mae = mae<T>,
-          .mae_backward = mae_backward<T>,
-          .binary_cross_entropy_with_logits = binary_cross_entropy_with_logits<T>,
-          .binary_cross_entropy_with_logits_backward = binary_cross_entropy_with_logits_backward<T>,
-          .hinge = hinge<T>,
-          .hinge_backward = hinge_backward<T>};
+          .mse = pointwise<squared_error, T>,
+          .mse_backward = pointwise_backward<squared_error_slope, T>,
+          .mae = pointwise<absolute_error, T>,
+          .mae_backward = pointwise_backward<absolute_error_slope, T>,
+          .binary_cross_entropy_with_logits = pointwise<logits_entropy, T>,
+          .binary_cross_entropy_with_logits_backward = pointwise_backward<logits_entropy_slope, T>,
+          .hinge = pointwise<hinge, T>,
+          .hinge_backward = pointwise_backward<hinge_slope, T>};
 }
 template kernels::Loss<float> loss<float>();
 template kernels::Loss<double> loss<double>();

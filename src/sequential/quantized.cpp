@@ -131,13 +131,14 @@ Side part(std::int64_t o, std::int64_t parts, std::int64_t size) {
   return {begin, end, end - begin};
 }
 
+/// `in` is the channel's first position.
 template <class Pool>
-std::uint8_t average(const std::uint8_t* in, const Pool& s, std::int64_t n, std::int64_t c, const Side& rows,
-                     const Side& columns, bool counts_padding, const Rescale& rescale) {
+std::uint8_t average(const std::uint8_t* in, const Pool& s, const Side& rows, const Side& columns, bool counts_padding,
+                     const Rescale& rescale) {
   std::uint32_t sum = 0;
   for (std::int64_t h = rows.begin; h < rows.end; ++h)
     for (std::int64_t w = columns.begin; w < columns.end; ++w)
-      sum += static_cast<std::uint32_t>(in[((n * s.H + h) * s.W + w) * s.channels + c] - rescale.x_zero);
+      sum += static_cast<std::uint32_t>(in[(h * s.W + w) * s.channels] - rescale.x_zero);
   const std::int64_t count =
       counts_padding ? rows.count * columns.count : (rows.end - rows.begin) * (columns.end - columns.begin);
   return stored(static_cast<float>(static_cast<std::int32_t>(sum)) * rescale.x_scale / static_cast<float>(count),
@@ -146,15 +147,15 @@ std::uint8_t average(const std::uint8_t* in, const Pool& s, std::int64_t n, std:
 
 void avg_pool2d(Context&, std::uint8_t* out, const std::uint8_t* in, const Pool2d& s, const Rescale& rescale) {
   for_each_window(out, s, [&](std::uint8_t& y, std::int64_t n, std::int64_t c, std::int64_t oh, std::int64_t ow) {
-    y = average(in, s, n, c, side(oh, s.KH, s.stride_h, s.pad_h, s.H), side(ow, s.KW, s.stride_w, s.pad_w, s.W),
-                s.count_include_pad, rescale);
+    y = average(in + n * s.H * s.W * s.channels + c, s, side(oh, s.KH, s.stride_h, s.pad_h, s.H),
+                side(ow, s.KW, s.stride_w, s.pad_w, s.W), s.count_include_pad, rescale);
   });
 }
 
 void adaptive_avg_pool2d(Context&, std::uint8_t* out, const std::uint8_t* in, const AdaptivePool2d& s,
                          const Rescale& rescale) {
   for_each_window(out, s, [&](std::uint8_t& y, std::int64_t n, std::int64_t c, std::int64_t oh, std::int64_t ow) {
-    y = average(in, s, n, c, part(oh, s.OH, s.H), part(ow, s.OW, s.W), true, rescale);
+    y = average(in + n * s.H * s.W * s.channels + c, s, part(oh, s.OH, s.H), part(ow, s.OW, s.W), true, rescale);
   });
 }
 

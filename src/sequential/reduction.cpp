@@ -77,25 +77,15 @@ void var_backward(Context&, T* grad_in, const T* grad_out, const T* in, const Ax
   });
 }
 
-template <class T, class Better>
-void extreme(T* out, std::int64_t* index, const T* in, const Axis& axis, Better better) {
+template <class Better, class T>
+void extreme(Context&, T* out, std::int64_t* index, const T* in, const Axis& axis) {
   for_each_line(axis, [&](std::int64_t line, std::int64_t start) {
     std::int64_t winner = 0;
     for (std::int64_t j = 1; j < axis.length; ++j)
-      if (wins(load(in[start + j * axis.inner]), load(in[start + winner * axis.inner]), better)) winner = j;
+      if (wins(load(in[start + j * axis.inner]), load(in[start + winner * axis.inner]), Better{})) winner = j;
     if (out != nullptr) out[line] = in[start + winner * axis.inner];
     if (index != nullptr) index[line] = winner;
   });
-}
-
-template <class T>
-void max(Context&, T* out, std::int64_t* index, const T* in, const Axis& axis) {
-  extreme(out, index, in, axis, std::greater());
-}
-
-template <class T>
-void min(Context&, T* out, std::int64_t* index, const T* in, const Axis& axis) {
-  extreme(out, index, in, axis, std::less());
 }
 
 template <class T>
@@ -114,8 +104,8 @@ kernels::Reduction<T> reduction() {
           .mean = mean<T>,
           .var = var<T>,
           .var_backward = var_backward<T>,
-          .max = max<T>,
-          .min = min<T>,
+          .max = extreme<std::greater<>, T>,
+          .min = extreme<std::less<>, T>,
           .extreme_backward = extreme_backward<T>};
 }
 template kernels::Reduction<float> reduction<float>();

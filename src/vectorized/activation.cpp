@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "vectorized/activation_functions.hpp"
+#include "vectorized/broadcast_maps.hpp"
 #include "vectorized/dispatched.hpp"
 #include "vectorized/math.hpp"
 #include "vectorized/simd.hpp"
@@ -21,8 +22,8 @@ namespace {
 
 using kernels::Axis;
 
-// Rough costs of one element in nanoseconds.
-constexpr double streamed = 0.3, exponential = 1, two_functions = 2;
+// Rough costs of one element in nanoseconds, in addition to `streamed`.
+constexpr double exponential = 1, two_functions = 2;
 
 // ---- operations of vectors -----------------------------------------------------------------------------------------
 
@@ -249,16 +250,6 @@ void gradient(Context& context, T* grad_in, const T* grad_out, const T* out, con
 // ---- the slots -----------------------------------------------------------------------------------------------------
 
 template <class T>
-void relu(Context& context, T* out, const T* in, std::int64_t n) {
-  map_parallel(context, streamed, Relu{}, out, n, in);
-}
-
-template <class T>
-void relu_backward(Context& context, T* grad_in, const T* grad_out, const T* saved, std::int64_t n) {
-  map_parallel(context, streamed, ReluBackward{}, grad_in, n, grad_out, saved);
-}
-
-template <class T>
 void leaky_relu(Context& context, T* out, const T* in, std::int64_t n, T slope) {
   map_parallel(context, streamed, LeakyRelu<T>{slope}, out, n, in);
 }
@@ -266,66 +257,6 @@ void leaky_relu(Context& context, T* out, const T* in, std::int64_t n, T slope) 
 template <class T>
 void leaky_relu_backward(Context& context, T* grad_in, const T* grad_out, const T* in, std::int64_t n, T slope) {
   map_parallel(context, streamed, LeakyReluBackward<T>{slope}, grad_in, n, grad_out, in);
-}
-
-template <class T>
-void sigmoid(Context& context, T* out, const T* in, std::int64_t n) {
-  map_parallel(context, exponential, Sigmoid{}, out, n, in);
-}
-
-template <class T>
-void sigmoid_backward(Context& context, T* grad_in, const T* grad_out, const T* saved, std::int64_t n) {
-  map_parallel(context, streamed, SigmoidBackward{}, grad_in, n, grad_out, saved);
-}
-
-template <class T>
-void tanh(Context& context, T* out, const T* in, std::int64_t n) {
-  map_parallel(context, exponential, Tanh{}, out, n, in);
-}
-
-template <class T>
-void tanh_backward(Context& context, T* grad_in, const T* grad_out, const T* saved, std::int64_t n) {
-  map_parallel(context, streamed, TanhBackward{}, grad_in, n, grad_out, saved);
-}
-
-template <class T>
-void softplus(Context& context, T* out, const T* in, std::int64_t n) {
-  map_parallel(context, two_functions, Softplus{}, out, n, in);
-}
-
-template <class T>
-void softplus_backward(Context& context, T* grad_in, const T* grad_out, const T* saved, std::int64_t n) {
-  map_parallel(context, exponential, SoftplusBackward{}, grad_in, n, grad_out, saved);
-}
-
-template <class T>
-void gelu(Context& context, T* out, const T* in, std::int64_t n) {
-  map_parallel(context, two_functions, Gelu{}, out, n, in);
-}
-
-template <class T>
-void gelu_backward(Context& context, T* grad_in, const T* grad_out, const T* saved, std::int64_t n) {
-  map_parallel(context, two_functions, GeluBackward{}, grad_in, n, grad_out, saved);
-}
-
-template <class T>
-void silu(Context& context, T* out, const T* in, std::int64_t n) {
-  map_parallel(context, exponential, Silu{}, out, n, in);
-}
-
-template <class T>
-void silu_backward(Context& context, T* grad_in, const T* grad_out, const T* saved, std::int64_t n) {
-  map_parallel(context, exponential, SiluBackward{}, grad_in, n, grad_out, saved);
-}
-
-template <class T>
-void hardswish(Context& context, T* out, const T* in, std::int64_t n) {
-  map_parallel(context, streamed, Hardswish{}, out, n, in);
-}
-
-template <class T>
-void hardswish_backward(Context& context, T* grad_in, const T* grad_out, const T* saved, std::int64_t n) {
-  map_parallel(context, streamed, HardswishBackward{}, grad_in, n, grad_out, saved);
 }
 
 template <class T>
@@ -368,22 +299,22 @@ void log_softmax_backward(Context& context, T* grad_in, const T* grad_out, const
 
 template <class T>
 kernels::Activations<T> table() {
-  return {.relu = relu<T>,
-          .relu_backward = relu_backward<T>,
+  return {.relu = unary<streamed, Relu, T>,
+          .relu_backward = unary_backward<streamed, ReluBackward, T>,
           .leaky_relu = leaky_relu<T>,
           .leaky_relu_backward = leaky_relu_backward<T>,
-          .sigmoid = sigmoid<T>,
-          .sigmoid_backward = sigmoid_backward<T>,
-          .tanh = tanh<T>,
-          .tanh_backward = tanh_backward<T>,
-          .softplus = softplus<T>,
-          .softplus_backward = softplus_backward<T>,
-          .gelu = gelu<T>,
-          .gelu_backward = gelu_backward<T>,
-          .silu = silu<T>,
-          .silu_backward = silu_backward<T>,
-          .hardswish = hardswish<T>,
-          .hardswish_backward = hardswish_backward<T>,
+          .sigmoid = unary<exponential, Sigmoid, T>,
+          .sigmoid_backward = unary_backward<streamed, SigmoidBackward, T>,
+          .tanh = unary<exponential, Tanh, T>,
+          .tanh_backward = unary_backward<streamed, TanhBackward, T>,
+          .softplus = unary<two_functions, Softplus, T>,
+          .softplus_backward = unary_backward<exponential, SoftplusBackward, T>,
+          .gelu = unary<two_functions, Gelu, T>,
+          .gelu_backward = unary_backward<two_functions, GeluBackward, T>,
+          .silu = unary<exponential, Silu, T>,
+          .silu_backward = unary_backward<exponential, SiluBackward, T>,
+          .hardswish = unary<streamed, Hardswish, T>,
+          .hardswish_backward = unary_backward<streamed, HardswishBackward, T>,
           .softmax = softmax<T>,
           .softmax_backward = softmax_backward<T>,
           .log_softmax = log_softmax<T>,

@@ -19,7 +19,7 @@ namespace tern::vectorized::HWY_NAMESPACE {
 namespace {
 
 // Rough costs of one element in nanoseconds, in addition to `streamed`.
-constexpr double root = 0.8, exponential = 0.8, logarithm = 1.2, trigonometric = 8, raised = 20;
+constexpr double root = 0.8, exponential = 0.8, logarithm = 1.2, error_function = 1.6, trigonometric = 8, raised = 20;
 
 // ---- operations of vectors -----------------------------------------------------------------------------------------
 
@@ -162,73 +162,22 @@ struct SplitLoop {
 
 // ---- functions without vector code, element by element ---------------------------------------------
 
-template <class T, class Function>
-void each(Context& context, T* out, const T* in, std::int64_t n, Function function) {
+template <class T, T (*function)(T)>
+void each(Context& context, T* out, const T* in, std::int64_t n) {
   parallel_for(context, n, trigonometric, [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) out[i] = function(in[i]);
   });
 }
 template <class T, T (*function)(T, T)>
-void each_two(T* out, const T* a, const T* b, std::int64_t n) {
+void loop_of_two(T* out, const T* a, const T* b, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) out[i] = function(a[i], b[i]);
+}
+template <class T, T (*function)(T, T)>
+void each_two(Context& context, T* out, const T* a, const T* b, const Broadcast& shape) {
+  broadcast(context, raised, shape, Loop<T, T, T>{loop_of_two<T, function>, out}, a, b);
 }
 
 // ---- the slots -----------------------------------------------------------------------------------------------------
-
-template <class T>
-void neg(Context& context, T* out, const T* in, std::int64_t n) {
-  map_parallel(context, streamed, Neg{}, out, n, in);
-}
-
-template <class T>
-void exp(Context& context, T* out, const T* in, std::int64_t n) {
-  map_parallel(context, exponential, Exp{}, out, n, in);
-}
-
-template <class T>
-void log(Context& context, T* out, const T* in, std::int64_t n) {
-  map_parallel(context, logarithm, Log{}, out, n, in);
-}
-
-template <class T>
-void sqrt(Context& context, T* out, const T* in, std::int64_t n) {
-  map_parallel(context, root, Sqrt{}, out, n, in);
-}
-
-template <class T>
-void abs(Context& context, T* out, const T* in, std::int64_t n) {
-  map_parallel(context, streamed, Abs{}, out, n, in);
-}
-
-template <class T>
-void sin(Context& context, T* out, const T* in, std::int64_t n) {
-  each(context, out, in, n, [](T x) { return std::sin(x); });
-}
-
-template <class T>
-void cos(Context& context, T* out, const T* in, std::int64_t n) {
-  each(context, out, in, n, [](T x) { return std::cos(x); });
-}
-
-template <class T>
-void erf(Context& context, T* out, const T* in, std::int64_t n) {
-  map_parallel(context, 2 * exponential, Erf{}, out, n, in);
-}
-
-template <class Op, class T>
-void whole(Context& context, T* out, const T* in, std::int64_t n) {
-  map_parallel(context, streamed, Op{}, out, n, in);
-}
-
-template <class T>
-void power(Context& context, T* out, const T* a, const T* b, const Broadcast& shape) {
-  broadcast(context, raised, shape, Loop<T, T, T>{each_two<T, std::pow>, out}, a, b);
-}
-
-template <class T>
-void fmod(Context& context, T* out, const T* a, const T* b, const Broadcast& shape) {
-  broadcast(context, raised, shape, Loop<T, T, T>{each_two<T, std::fmod>, out}, a, b);
-}
 
 template <class T>
 void pow(Context& context, T* out, const T* in, std::int64_t n, T exponent) {
@@ -258,16 +207,6 @@ void add_all(Context& context, T* out, const T* a, const T* b, const T* c, const
 }
 
 template <class T>
-void sqrt_backward(Context& context, T* grad_in, const T* grad_out, const T* out, std::int64_t n) {
-  map_parallel(context, root, SqrtBackward{}, grad_in, n, grad_out, out);
-}
-
-template <class T>
-void abs_backward(Context& context, T* grad_in, const T* grad_out, const T* in, std::int64_t n) {
-  map_parallel(context, streamed, AbsBackward{}, grad_in, n, grad_out, in);
-}
-
-template <class T>
 void pow_backward(Context& context, T* grad_in, const T* grad_out, const T* in, std::int64_t n, T exponent) {
   if (exponent == T(2)) return map_parallel(context, streamed, SquareBackward<T>{}, grad_in, n, grad_out, in);
   if (exponent == T(3)) return map_parallel(context, streamed, CubeBackward<T>{}, grad_in, n, grad_out, in);
@@ -282,16 +221,10 @@ void clamp_backward(Context& context, T* grad_in, const T* grad_out, const T* in
   map_parallel(context, streamed, ClampBackward<T>{low, high}, grad_in, n, grad_out, in);
 }
 
-template <class T>
-void maximum_backward(Context& context, T* grad_a, T* grad_b, const T* grad_out, const T* a, const T* b,
-                      const Broadcast& shape) {
-  broadcast(context, 2 * streamed, shape, SplitLoop<T>{split_gradient<Less, T>, grad_a, grad_b, grad_out}, a, b);
-}
-
-template <class T>
-void minimum_backward(Context& context, T* grad_a, T* grad_b, const T* grad_out, const T* a, const T* b,
-                      const Broadcast& shape) {
-  broadcast(context, 2 * streamed, shape, SplitLoop<T>{split_gradient<Greater, T>, grad_a, grad_b, grad_out}, a, b);
+template <class Loses, class T>
+void select_backward(Context& context, T* grad_a, T* grad_b, const T* grad_out, const T* a, const T* b,
+                     const Broadcast& shape) {
+  broadcast(context, 2 * streamed, shape, SplitLoop<T>{split_gradient<Loses, T>, grad_a, grad_b, grad_out}, a, b);
 }
 
 template <class T>
@@ -302,8 +235,8 @@ kernels::Arithmetic<T> table() {
           .div = binary<Div, T>,
           .maximum = binary<Maximum, T>,
           .minimum = binary<Minimum, T>,
-          .power = power<T>,
-          .fmod = fmod<T>,
+          .power = each_two<T, std::pow>,
+          .fmod = each_two<T, std::fmod>,
           .equal = comparison<Equal, T>,
           .not_equal = comparison<NotEqual, T>,
           .less = comparison<Less, T>,
@@ -311,27 +244,27 @@ kernels::Arithmetic<T> table() {
           .greater = comparison<Greater, T>,
           .greater_equal = comparison<GreaterEqual, T>,
           .where = where<T>,
-          .neg = neg<T>,
-          .exp = exp<T>,
-          .log = log<T>,
-          .sqrt = sqrt<T>,
-          .abs = abs<T>,
-          .sin = sin<T>,
-          .cos = cos<T>,
-          .erf = erf<T>,
-          .floor = whole<Floor, T>,
-          .ceil = whole<Ceil, T>,
-          .round = whole<Round, T>,
+          .neg = unary<streamed, Neg, T>,
+          .exp = unary<exponential, Exp, T>,
+          .log = unary<logarithm, Log, T>,
+          .sqrt = unary<root, Sqrt, T>,
+          .abs = unary<streamed, Abs, T>,
+          .sin = each<T, std::sin>,
+          .cos = each<T, std::cos>,
+          .erf = unary<error_function, Erf, T>,
+          .floor = unary<streamed, Floor, T>,
+          .ceil = unary<streamed, Ceil, T>,
+          .round = unary<streamed, Round, T>,
           .pow = pow<T>,
           .clamp = clamp<T>,
           .affine = affine<T>,
           .add_all = add_all<T>,
-          .sqrt_backward = sqrt_backward<T>,
-          .abs_backward = abs_backward<T>,
+          .sqrt_backward = unary_backward<root, SqrtBackward, T>,
+          .abs_backward = unary_backward<streamed, AbsBackward, T>,
           .pow_backward = pow_backward<T>,
           .clamp_backward = clamp_backward<T>,
-          .maximum_backward = maximum_backward<T>,
-          .minimum_backward = minimum_backward<T>};
+          .maximum_backward = select_backward<Less, T>,
+          .minimum_backward = select_backward<Greater, T>};
 }
 
 }  // namespace

@@ -105,9 +105,9 @@ struct Tiles {
                    .accumulate = accumulate});
   }
   /// scores [m, count] of rows with the keys (values) from `first` on, which are in panels of columns.
-  void score(T* scores, const T* a, std::int64_t width, const T* panels_of_keys, std::int64_t first, std::int64_t m,
+  void score(T* scores, const Rows& a, const T* panels_of_keys, std::int64_t first, std::int64_t m,
              std::int64_t count) const {
-    multiply(scores, block, {a, width}, {panels_of_keys + first * width, width * gemm.panel_width}, {m, count, width},
+    multiply(scores, block, a, {panels_of_keys + first * a.pitch, a.pitch * gemm.panel_width}, {m, count, a.pitch},
              false);
   }
 };
@@ -153,7 +153,7 @@ void attention(Context& context, T* out, T* log_sum, const T* query, const T* ke
       std::fill_n(result, rows * sizes.values, T(0));
       std::fill_n(own.running, rows, RunningSoftmax<T>{});
       t.for_blocks(first_query + rows - 1, [&](std::int64_t first, std::int64_t count) {
-        t.score(own.scores, own.queries, sizes.width, own.keys, first, rows, count);
+        t.score(own.scores, {own.queries, sizes.width}, own.keys, first, rows, count);
         for (std::int64_t i = 0; i < rows; ++i) {
           T* const row = own.scores + i * t.block;
           const std::int64_t seen = t.seen(first_query + i, first, count);
@@ -226,8 +226,8 @@ void attention_backward(Context& context, T* grad_query, T* grad_key, T* grad_va
         for (std::int64_t i = 0; i < rows; ++i)
           own.inner[i] = t.row.inner(grad + i * sizes.values, out + (first_row + i) * sizes.values, sizes.values);
         t.for_blocks(first_query + rows - 1, [&](std::int64_t first, std::int64_t count) {
-          t.score(own.weights, own.queries, sizes.width, own.transposed_keys, first, rows, count);
-          t.score(own.grads, grad, sizes.values, own.transposed_values, first, rows, count);
+          t.score(own.weights, {own.queries, sizes.width}, own.transposed_keys, first, rows, count);
+          t.score(own.grads, {grad, sizes.values}, own.transposed_values, first, rows, count);
           for (std::int64_t i = 0; i < rows; ++i) {
             T *const weights = own.weights + i * t.block, *const grads = own.grads + i * t.block;
             const std::int64_t seen = t.seen(first_query + i, first, count);

@@ -1,5 +1,5 @@
-// Elementwise operators with two inputs, comparisons and a selection, over broadcasts; compiled once per instruction
-// set: include it after hwy/highway.h (see targets.hpp).
+// Elementwise operators: with one input, and with two, comparisons and a selection over broadcasts; compiled once per
+// instruction set: include it after hwy/highway.h (see targets.hpp).
 
 #if defined(TERN_VECTORIZED_BROADCAST_MAPS_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef TERN_VECTORIZED_BROADCAST_MAPS_HPP
@@ -22,6 +22,16 @@ using kernels::Broadcast;
 
 /// The rough cost of one element in nanoseconds.
 inline constexpr double streamed = 0.3;
+
+/// Slots that are one operation of each element, and their gradients, which read the input or the output.
+template <const double& nanoseconds, class Op, class T>
+void unary(Context& context, T* out, const T* in, std::int64_t n) {
+  map_parallel(context, nanoseconds, Op{}, out, n, in);
+}
+template <const double& nanoseconds, class Op, class T>
+void unary_backward(Context& context, T* grad_in, const T* grad_out, const T* saved, std::int64_t n) {
+  map_parallel(context, nanoseconds, Op{}, grad_in, n, grad_out, saved);
+}
 
 // ---- loops over contiguous arrays ----------------------------------------------------------------------------------
 

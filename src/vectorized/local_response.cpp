@@ -153,13 +153,22 @@ HWY_NOINLINE void response_norm(T* y, const T* x, std::int64_t columns, const Lo
     exact_response_norm(y + i, x + i, p.area, p);
 }
 
-/// The same for the gradient. `shares` and `powers` hold one vector per channel: grad_y y / response, and
-/// response^-beta.
 template <class T>
-HWY_NOINLINE void response_norm_backward(T* grad_x, T* shares, T* powers, const T* grad_y, const T* x, const T* y,
-                                         std::int64_t columns, const LocalResponseNorm& p) {
+struct ResponseGradient {
+  T* grad_x;
+  const T *grad_y, *x, *y;
+  ResponseGradient from(std::int64_t at) const { return {grad_x + at, grad_y + at, x + at, y + at}; }
+};
+
+/// The same for the gradient. `shares` holds one vector per channel of grad_y y / response, then of response^-beta.
+template <class T>
+HWY_NOINLINE void response_norm_backward(const ResponseGradient<T>& arrays, T* shares, std::int64_t columns,
+                                         const LocalResponseNorm& p) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  T* const powers = shares + p.C * lanes;
+  auto* const grad_x = arrays.grad_x;
+  const T *const grad_y = arrays.grad_y, *const x = arrays.x, *const y = arrays.y;
   const ResponseNumbers<hn::ScalableTag<T>> numbers(d, p);
   bool ordinary = true;
   for (std::int64_t c = 0; c < p.C; ++c) {
@@ -259,8 +268,9 @@ HWY_NOINLINE void response_norm_rows(T* y, const T* x, T* squares, std::int64_t 
 
 /// `rows` are three, initially all zeros.
 template <class T>
-HWY_NOINLINE void response_norm_rows_backward(T* grad_x, const T* grad_y, const T* x, const T* y, T* rows,
-                                              std::int64_t positions, const LocalResponseNorm& p) {
+HWY_NOINLINE void response_norm_rows_backward(const ResponseGradient<T>& arrays, T* rows, std::int64_t positions,
+                                              const LocalResponseNorm& p) {
+  auto [grad_x, grad_y, x, y] = arrays;
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const ResponseNumbers<hn::ScalableTag<T>> numbers(d, p);
@@ -322,17 +332,17 @@ void local_response_norm_backward(Context& context, T* grad_x, const T* grad_y, 
   const bool last = p.layout == kernels::Layout::channels_last;
   const std::int64_t vectors = p.C * static_cast<std::int64_t>(hn::Lanes(d));  // one vector per channel
   const std::int64_t each = last ? 3 * response_row<T>(p) : 2 * vectors;
+  const ResponseGradient<T> arrays{grad_x, grad_y, x, y};
   const Scratch scratch(context, static_cast<std::size_t>(each * threads) * sizeof(T));
   if (last)
     return parallel(threads, [&](const Team& team) {
       T* const mine = scratch.as<T>() + each * team.index;
       std::fill_n(mine, each, T(0));
       const std::int64_t begin = team.begin(p.N * p.area), end = team.end(p.N * p.area), at = begin * p.C;
-      response_norm_rows_backward(grad_x + at, grad_y + at, x + at, y + at, mine, end - begin, p);
+      response_norm_rows_backward(arrays.from(at), mine, end - begin, p);
     });
   for_positions<T>(threads, p, [&](int thread, std::int64_t at, std::int64_t columns) {
-    T* shares = scratch.as<T>() + each * thread;
-    response_norm_backward(grad_x + at, shares, shares + vectors, grad_y + at, x + at, y + at, columns, p);
+    response_norm_backward(arrays.from(at), scratch.as<T>() + each * thread, columns, p);
   });
 }
 

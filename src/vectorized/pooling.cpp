@@ -156,9 +156,9 @@ void max_pool2d(Context& context, T* out, std::uint8_t* index, const T* in, cons
     return parallel_for(context, p.planes * p.OH, window_cost(p) * static_cast<double>(p.OW),
                         [&](std::int64_t begin, std::int64_t end) {
                           if (p.OW >= static_cast<std::int64_t>(hn::Lanes(eight)))
-                            max_rows_two_by_two(eight, out, index, in, begin, end, p);
+                            max_rows_two_by_two(eight, out, index, in, {begin, end}, p);
                           else
-                            max_rows_two_by_two(four, out, index, in, begin, end, p);
+                            max_rows_two_by_two(four, out, index, in, {begin, end}, p);
                         });
   const Interior inside(p);
   for_rows(context, in, p, [&](std::int64_t item, const Row<T>& row) {

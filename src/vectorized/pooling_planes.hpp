@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "vectorized/ranges.hpp"
 #include "vectorized/simd.hpp"
 #include "vectorized/windows.hpp"
 
@@ -164,13 +165,12 @@ HWY_INLINE void max_two_by_two(D d, T* out, std::uint8_t* index, const T* in, co
   if (index != nullptr) hn::StoreU(position_bytes(d, state.where), hn::Rebind<std::uint8_t, D>(), index);
 }
 
-/// Output rows [begin, end), counted over all planes, of unpadded 2 x 2 windows with stride 2.
+/// Some output rows, counted over all planes, of unpadded 2 x 2 windows with stride 2.
 template <class D, class T>
-HWY_NOINLINE void max_rows_two_by_two(D d, T* out, std::uint8_t* index, const T* in, std::int64_t begin,
-                                      std::int64_t end, const Pool2d& p) {
+HWY_NOINLINE void max_rows_two_by_two(D d, T* out, std::uint8_t* index, const T* in, Range rows, const Pool2d& p) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  std::int64_t plane = begin / p.OH, oh = begin % p.OH;
-  for (std::int64_t row = begin; row < end; ++row) {
+  std::int64_t plane = rows.first / p.OH, oh = rows.first % p.OH;
+  for (std::int64_t row = rows.first; row < rows.last; ++row) {
     const T* from = in + (plane * p.H + 2 * oh) * p.W;
     const std::int64_t at = row * p.OW;
     for (std::int64_t ow = 0; ow < p.OW; ow += lanes) {

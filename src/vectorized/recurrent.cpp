@@ -110,11 +110,17 @@ void gru(Context& context, float* y, float* gates, const float* entered, const f
           });
 }
 
-/// The steps from the last one back, and then what reaches the state before the first: `sums` are the gradients of the
-/// products, `to_hidden` receives or, with `adds`, holds a part of that state's gradient.
+/// The gradients of the products, and of the state before the first step, of which `hidden` holds a part if `adds`.
+struct Gradients {
+  const float* sums;
+  float* hidden;
+  bool adds;
+};
+
+/// The steps from the last one back, and then what reaches the state before the first.
 template <class Step>
-void backward(Context& context, const float* weight, int gates, const float* sums, float* to_hidden, bool adds,
-              const Sequence& p, const Step& step) {
+void backward(Context& context, const float* weight, int gates, const Gradients& to, const Sequence& p,
+              const Step& step) {
   const RecurrentKernels& kernels = recurrent_kernels();
   const std::int64_t rows = gates * p.width, size = p.batch * rows;
   const Division division(context, p, kernels.back_units, 1, rows);
@@ -125,9 +131,9 @@ void backward(Context& context, const float* weight, int gates, const float* sum
                            [&](const StepPart& part, float* panel) { kernels.pack_back(panel, weight, rows, part); });
     const std::int64_t i = p.steps - phase;
     division.run(team, panels.as<float>(), [&](const StepPart& part, const float* panel) {
-      const float* const later = phase == 1 ? nullptr : at(sums, division.time(i + 1), size);
+      const float* const later = phase == 1 ? nullptr : at(to.sums, division.time(i + 1), size);
       if (i < 0)
-        kernels.leave(to_hidden, later, rows, adds, panel, part);
+        kernels.leave(to.hidden, later, rows, to.adds, panel, part);
       else
         step(kernels, division.time(i), division.before(i), later, part, panel);
     });
@@ -139,7 +145,7 @@ void lstm_backward(Context& context, float* grad_entered, float* grad_hidden, fl
                    const float* weight, const Sequence& p) {
   const std::int64_t size = p.batch * p.width;
   if (grad_last_cell != nullptr) std::copy_n(grad_last_cell, size, grad_cell);
-  backward(context, weight, 4, grad_entered, grad_hidden, false, p,
+  backward(context, weight, 4, {grad_entered, grad_hidden, false}, p,
            [&](const RecurrentKernels& kernels, std::int64_t t, std::int64_t before, const float* later,
                const StepPart& part, const float* panel) {
              kernels.lstm_back({.grad_sums = at(grad_entered, t, 4 * size),
@@ -157,7 +163,7 @@ void lstm_backward(Context& context, float* grad_entered, float* grad_hidden, fl
 void gru_backward(Context& context, float* grad_entered, float* grad_sums, float* grad_hidden, const float* grad_y,
                   const float* gates, const float* y, const float* hidden, const float* weight, const Sequence& p) {
   const std::int64_t size = p.batch * p.width;
-  backward(context, weight, 3, grad_sums, grad_hidden, true, p,
+  backward(context, weight, 3, {grad_sums, grad_hidden, true}, p,
            [&](const RecurrentKernels& kernels, std::int64_t t, std::int64_t before, const float* later,
                const StepPart& part, const float* panel) {
              kernels.gru_back({.grad_entered = at(grad_entered, t, 3 * size),

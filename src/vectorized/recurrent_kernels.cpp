@@ -65,10 +65,10 @@ HWY_INLINE void for_tiles(const StepPart& part, const Tile& tile) {
 }
 
 /// The four numbers of each unit that backward needs, if it does.
-HWY_INLINE void keep(float* gates, std::int64_t row, const StepPart& part, V first, V second, V third, V fourth) {
+HWY_INLINE void keep(float* gates, std::int64_t row, const StepPart& part, const V (&values)[4]) {
   if (gates == nullptr) return;
   float* to = gates + 4 * row * part.width + part.first;
-  for (const V& value : {first, second, third, fourth}) {
+  for (const V& value : values) {
     store_columns(value, D{}, to, part.count);
     to += part.width;
   }
@@ -89,7 +89,7 @@ HWY_INLINE void finish(const LstmStep& step, std::int64_t row, const StepPart& p
   store_columns(cell, d, step.cell_out + at, n);
   store_columns(hn::Mul(out, tanh(d, cell)), d, step.y + at, n);
   if (step.gates != nullptr) store_columns(cell, d, step.cells + at, n);
-  keep(step.gates, row, part, in, kept, candidate, out);
+  keep(step.gates, row, part, {in, kept, candidate, out});
 }
 
 HWY_INLINE V begin_sum(const GruStep& step, int gate, std::int64_t row, const StepPart& part) {
@@ -105,7 +105,7 @@ HWY_INLINE void finish(const GruStep& step, std::int64_t row, const StepPart& pa
   const V candidate = tanh(d, hn::MulAdd(reset, sums[2], entered));
   const V change = hn::Sub(some_or_zero(step.hidden, at, n), candidate);
   store_columns(hn::MulAdd(update, change, candidate), d, step.y + at, n);
-  keep(step.gates, row, part, reset, update, candidate, sums[2]);
+  keep(step.gates, row, part, {reset, update, candidate, sums[2]});
 }
 
 template <int gates, class Step>

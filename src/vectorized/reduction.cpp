@@ -226,16 +226,6 @@ void var_backward(Context& context, T* grad_in, const T* grad_out, const T* in, 
 }
 
 template <class T>
-void max(Context& context, T* out, std::int64_t* index, const T* in, const Axis& axis) {
-  extreme<Larger>(context, out, index, in, axis);
-}
-
-template <class T>
-void min(Context& context, T* out, std::int64_t* index, const T* in, const Axis& axis) {
-  extreme<Smaller>(context, out, index, in, axis);
-}
-
-template <class T>
 void extreme_backward(Context& context, T* grad_in, const T* grad_out, const std::int64_t* index, const Axis& axis) {
   const std::int64_t elements = axis.outer * axis.length * axis.inner, results = axis.outer * axis.inner;
   if (elements <= 0) return;
@@ -252,8 +242,8 @@ kernels::Reduction<T> table() {
           .mean = mean<T>,
           .var = var<T>,
           .var_backward = var_backward<T>,
-          .max = max<T>,
-          .min = min<T>,
+          .max = extreme<Larger, T>,
+          .min = extreme<Smaller, T>,
           .extreme_backward = extreme_backward<T>};
 }
 

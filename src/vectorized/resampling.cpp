@@ -16,12 +16,12 @@ namespace {
 
 using kernels::Resample;
 
-/// Rows of `inner` elements: the sums for the positions [begin, end) among all outer * count.
+/// Rows of `inner` elements: the sums for some positions among all outer * count.
 HWY_NOINLINE void resample_rows(float* out, const float* in, const std::int64_t* index, const float* weight,
-                                const Resample& p, std::int64_t begin, std::int64_t end) {
+                                const Resample& p, Range some) {
   const hn::ScalableTag<float> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  for (std::int64_t row = begin; row < end; ++row) {
+  for (std::int64_t row = some.first; row < some.last; ++row) {
     const float* const from = in + row / p.count * p.size * p.inner;
     const std::int64_t* const places = index + row % p.count * p.taps;
     float* const to = out + row * p.inner;
@@ -40,13 +40,13 @@ HWY_NOINLINE void resample_rows(float* out, const float* in, const std::int64_t*
   }
 }
 
-/// With inner = 1, for the rows [begin, end) of the outer ones. `index` and `weight` are [taps, count] here.
+/// With inner = 1, for some of the outer rows. `index` and `weight` are [taps, count] here.
 HWY_NOINLINE void resample_columns(float* out, const float* in, const std::int32_t* index, const float* weight,
-                                   const Resample& p, std::int64_t begin, std::int64_t end) {
+                                   const Resample& p, Range some) {
   const hn::ScalableTag<float> d;
   const hn::RebindToSigned<decltype(d)> integers;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  for (std::int64_t row = begin; row < end; ++row) {
+  for (std::int64_t row = some.first; row < some.last; ++row) {
     const float* const from = in + row * p.size;
     float* const to = out + row * p.count;
     for (std::int64_t j = 0; j < p.count; j += lanes) {
@@ -84,7 +84,9 @@ void resample(Context& context, float* out, const float* in, const std::int64_t*
   const double taps = static_cast<double>(p.taps);
   if (p.inner > 1 || p.size >= std::int64_t{1} << 31) {
     parallel_for(context, p.outer * p.count, 5 + 0.3 * taps * static_cast<double>(p.inner),
-                 [&](std::int64_t begin, std::int64_t end) { kernels.rows(out, in, index, weight, p, begin, end); });
+                 [&](std::int64_t begin, std::int64_t end) {
+                   kernels.rows(out, in, index, weight, p, {begin, end});
+                 });
     return;
   }
   const std::int64_t all = p.count * p.taps;
@@ -96,8 +98,8 @@ void resample(Context& context, float* out, const float* in, const std::int64_t*
       if (weight != nullptr) weights.as<float>()[k * p.count + j] = weight[j * p.taps + k];
     }
   parallel_for(context, p.outer, 5 + taps * static_cast<double>(p.count), [&](std::int64_t begin, std::int64_t end) {
-    kernels.columns(out, in, places.as<std::int32_t>(), weight == nullptr ? nullptr : weights.as<float>(), p, begin,
-                    end);
+    kernels.columns(out, in, places.as<std::int32_t>(), weight == nullptr ? nullptr : weights.as<float>(), p,
+                    {begin, end});
   });
 }
 

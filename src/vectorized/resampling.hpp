@@ -1,15 +1,16 @@
 #pragma once
 
 #include "tern/kernels/resampling.hpp"
+#include "vectorized/ranges.hpp"
 
 namespace tern::vectorized {
 
-/// Parts of kernels::Resampling: for rows of neighbours, and for single elements.
+/// Parts of kernels::Resampling for some rows: of neighbours, and of single elements.
 struct ResampleKernels {
   void (*rows)(float* out, const float* in, const std::int64_t* index, const float* weight, const kernels::Resample&,
-               std::int64_t begin, std::int64_t end);
+               Range some);
   void (*columns)(float* out, const float* in, const std::int32_t* index, const float* weight, const kernels::Resample&,
-                  std::int64_t begin, std::int64_t end);
+                  Range some);
 };
 
 }  // namespace tern::vectorized

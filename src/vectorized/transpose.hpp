@@ -12,6 +12,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "vectorized/ranges.hpp"
+
 HWY_BEFORE_NAMESPACE();
 namespace tern::vectorized::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
@@ -55,17 +57,16 @@ HWY_INLINE void transpose_block(D d, T* out, std::int64_t out_row, const T* in, 
 
 /// Rows in vectors of D, the last one overlapping the previous one; shorter vectors if there are not enough rows.
 template <class D, class T = hn::TFromD<D>>
-HWY_INLINE bool transpose_strips(D d, T* out, std::int64_t out_row, const T* in, std::int64_t in_row, std::int64_t rows,
-                                 std::int64_t columns) {
+HWY_INLINE bool transpose_strips(D d, Pitched<T> out, Pitched<const T> in, std::int64_t rows, std::int64_t columns) {
   constexpr std::int64_t side = 16 / sizeof(T), lanes = static_cast<std::int64_t>(hn::MaxLanes(D()));
   if (rows < lanes) {
-    if constexpr (lanes > side) return transpose_strips(hn::Half<D>(), out, out_row, in, in_row, rows, columns);
+    if constexpr (lanes > side) return transpose_strips(hn::Half<D>(), out, in, rows, columns);
     return false;
   }
   for (std::int64_t r = 0; r < rows; r += lanes)
     for (std::int64_t c = 0; c < columns; c += side) {
       const std::int64_t row = std::min(r, rows - lanes), column = std::min(c, columns - side);
-      transpose_block(d, out + column * out_row + row, out_row, in + row * in_row + column, in_row);
+      transpose_block(d, out.row(column) + row, out.pitch, in.row(row) + column, in.pitch);
     }
   return true;
 }
@@ -78,7 +79,7 @@ HWY_NOINLINE void transpose(T* out, std::int64_t out_row, const T* in, std::int6
 #if HWY_TARGET != HWY_SCALAR
   const hn::ScalableTag<T> d;
   if (columns >= static_cast<std::int64_t>(16 / sizeof(T)) &&
-      transpose_strips(d, out, out_row, in, in_row, rows, columns))
+      transpose_strips(d, Pitched<T>{out, out_row}, Pitched<const T>{in, in_row}, rows, columns))
     return;
 #endif
   for (std::int64_t i = 0; i < rows; ++i)

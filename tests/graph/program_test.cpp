@@ -192,6 +192,26 @@ TEST_CASE("program: the plan needs less memory than all results", "[graph]") {
   CHECK(rows.planned_bytes(1) == 2 * 4032);  // two in turn: a row is read more than once
 }
 
+TEST_CASE("program: what kernels take for themselves has its place in the plan", "[graph]") {
+  const Device device{"vectorized", {.threads = 2}};
+  const NoGrad no_grad;
+  nn::Sequential net{nn::Conv2d{1, 20, 5}, nn::MaxPool2d{2}, nn::Conv2d{20, 50, 5}, nn::Conv2d{50, 32, 3}};
+  net.eval();
+  const graph::Program program(net, {numbers({1, 1, 28, 28})}, {.fold = false});
+  std::vector<Tensor> results;
+  for (std::uint64_t i = 0; i < 6; ++i) {
+    Tensor x = numbers({4, 1, 28, 28}, i);
+    if (i == 4) x.slice(0, 2, 3).fill_(std::numeric_limits<double>::infinity());  // another algorithm may take more
+    host_memory().reset_peak();
+    const std::size_t before = host_memory().statistics().in_use;
+    program.run({x}, results);
+    const std::size_t taken = host_memory().statistics().peak - before;
+    if (i == 3 || i == 5) CHECK(taken == 0);
+    CHECK(difference_of(results, {net(x)}) == "");
+  }
+  CHECK(program.unrecorded() == "");
+}
+
 TEST_CASE("program: large results of images exist for a few images at a time", "[graph]") {
   const Device device{"vectorized", {.threads = 2}};
   const NoGrad no_grad;

@@ -11,8 +11,8 @@ struct ProgramOptions {
 };
 
 /// A graph made ready to answer in one mode: the one of the scope in which it is made. On the host its kernels are
-/// recorded in the second call of each batch size, with all intermediate results in one block of memory that is planned
-/// by their lifetimes in the first; a later call copies the inputs in, runs the kernels and copies the results out. In
+/// recorded in the third call of each batch size, with all intermediate results in one block of memory that is planned
+/// by their lifetimes in the second; a later call copies the inputs in, runs the kernels and copies the results out. In
 /// a mode that captures it is a Step; elsewhere, and where the host has to look at values, the graph runs operator by
 /// operator. Results have the graph's bits. Any number of threads may call one Program: each finds or makes a recording
 /// of its own.

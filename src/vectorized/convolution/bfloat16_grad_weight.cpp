@@ -119,7 +119,7 @@ class Bfloat16GradWeight : public Plan<float> {
     const std::int64_t line = problem_.KW * problem_.C, column = part.first * panel_lines, first_row = column / line;
     const std::int64_t last_row = divide_up(std::min(part.last * panel_lines, K_), line);
     std::uint16_t* const rows = numbers_at(scratch + rows_);
-    patches_.cut(rows, patch_row_, numbers_at(scratch + window_), part.group, first, last, first_row, last_row);
+    patches_.cut({rows, patch_row_}, numbers_at(scratch + window_), part.group, {first, last}, {first_row, last_row});
     pack(kernels_.pack_rounded_b, numbers_at(scratch + packed_patches_), rows + column - first_row * line, patch_row_,
          part.last - part.first, last - first);
   }
@@ -143,7 +143,7 @@ class Bfloat16GradWeight : public Plan<float> {
     std::int64_t row = problem_.y_pitch;
     if (arrays_.mask != nullptr) {
       const std::int64_t masked_row = round_up(outputs, 16);
-      row_kernels<float>().copy(scratch + masked_, masked_row, g, arrays_.mask + at, row, positions, outputs);
+      row_kernels<float>().copy({scratch + masked_, masked_row}, {g, row}, arrays_.mask + at, positions, outputs);
       g = scratch + masked_;
       row = masked_row;
     }

@@ -26,38 +26,38 @@ Bfloat16Im2col::Bfloat16Im2col(const Problem& problem, const Arrays<float>& arra
   window_ = reach(rows, problem.stride_h, problem.dilation_h, problem.KH) * width_ * problem.C;
 }
 
-void Bfloat16Im2col::cut(std::uint16_t* out, std::int64_t out_row, std::uint16_t* window, std::int64_t group,
-                         std::int64_t first, std::int64_t last, std::int64_t first_row, std::int64_t last_row) const {
+void Bfloat16Im2col::cut(Pitched<std::uint16_t> out, std::uint16_t* window, std::int64_t group, Range positions,
+                         Range rows) const {
+  const auto [first, last] = positions;
   if (!problem_.plain()) {
     for_images(first, last, problem_.positions(),
                [&](std::int64_t n, std::int64_t at, std::int64_t count, std::int64_t before) {
-                 cut_image(out + before * out_row, out_row, window, group, n, at, count, first_row, last_row);
+                 cut_image({out.row(before), out.pitch}, window, group, n, {at, at + count}, rows);
                });
     return;
   }
-  for (std::int64_t position = first; position < last; ++position, out += out_row) {
+  for (std::int64_t position = first; position < last; ++position) {
     const std::int64_t at = position * problem_.x_pitch + group * problem_.C;
-    kernels_.round(out, in_ + at, mask_ == nullptr ? nullptr : mask_ + at, problem_.C);
+    kernels_.round(out.row(position - first), in_ + at, mask_ == nullptr ? nullptr : mask_ + at, problem_.C);
   }
 }
 
-/// At `count` positions of image n from `at` on.
-void Bfloat16Im2col::cut_image(std::uint16_t* out, std::int64_t out_row, std::uint16_t* window, std::int64_t group,
-                               std::int64_t n, std::int64_t at, std::int64_t count, std::int64_t first_row,
-                               std::int64_t last_row) const {
+/// At some positions of image n.
+void Bfloat16Im2col::cut_image(Pitched<std::uint16_t> out, std::uint16_t* window, std::int64_t group, std::int64_t n,
+                               Range positions, Range rows) const {
   const std::int64_t C = problem_.C, OW = problem_.OW, row_numbers = width_ * C;
-  const std::int64_t top = at / OW, bottom = (at + count - 1) / OW;
-  const std::int64_t first = top * problem_.stride_h + first_row * problem_.dilation_h;
-  const std::int64_t last = bottom * problem_.stride_h + (last_row - 1) * problem_.dilation_h + 1;
+  const std::int64_t top = positions.first / OW, bottom = (positions.last - 1) / OW;
+  const std::int64_t first = top * problem_.stride_h + rows.first * problem_.dilation_h;
+  const std::int64_t last = bottom * problem_.stride_h + (rows.last - 1) * problem_.dilation_h + 1;
   for (std::int64_t row = first; row < last; ++row)
     round_row(window + (row - first) * row_numbers, group, n, row - problem_.pad_h);
   const bool adjacent = problem_.dilation_w == 1;
   const std::int64_t runs = adjacent ? 1 : problem_.KW, run = adjacent ? problem_.KW * C : C;
-  for (std::int64_t position = at; position < at + count; ++position, out += out_row) {
+  for (std::int64_t position = positions.first; position < positions.last; ++position) {
     const std::uint16_t* from =
         window + (position / OW - top) * problem_.stride_h * row_numbers + position % OW * problem_.stride_w * C;
-    std::uint16_t* to = out;
-    for (std::int64_t row = first_row; row < last_row; ++row, from += problem_.dilation_h * row_numbers)
+    std::uint16_t* to = out.row(position - positions.first);
+    for (std::int64_t row = rows.first; row < rows.last; ++row, from += problem_.dilation_h * row_numbers)
       for (std::int64_t i = 0; i < runs; ++i, to += run) kernels_.copy(to, from + i * problem_.dilation_w * C, run);
   }
 }

@@ -4,6 +4,7 @@
 
 #include "vectorized/bfloat16/kernels.hpp"
 #include "vectorized/convolution/algorithm.hpp"
+#include "vectorized/ranges.hpp"
 
 namespace tern::vectorized::convolution {
 
@@ -15,14 +16,13 @@ class Bfloat16Im2col {
 
   /// Numbers of scratch that cut() needs.
   std::int64_t window() const { return window_; }
-  /// Rows [first_row, last_row) of the kernel at positions [first, last) of all images: one patch per row of `out`,
-  /// with the kernel's rows adjacent in it, each [KW, C]. The rest of a row is unchanged.
-  void cut(std::uint16_t* out, std::int64_t out_row, std::uint16_t* window, std::int64_t group, std::int64_t first,
-           std::int64_t last, std::int64_t first_row, std::int64_t last_row) const;
+  /// `rows` of the kernel at some positions of all images: one patch per row of `out`, with the kernel's rows adjacent
+  /// in it, each [KW, C]. The rest of a row is unchanged.
+  void cut(Pitched<std::uint16_t> out, std::uint16_t* window, std::int64_t group, Range positions, Range rows) const;
 
  private:
-  void cut_image(std::uint16_t* out, std::int64_t out_row, std::uint16_t* window, std::int64_t group, std::int64_t n,
-                 std::int64_t at, std::int64_t count, std::int64_t first_row, std::int64_t last_row) const;
+  void cut_image(Pitched<std::uint16_t> out, std::uint16_t* window, std::int64_t group, std::int64_t n, Range positions,
+                 Range rows) const;
   void round_row(std::uint16_t* out, std::int64_t group, std::int64_t n, std::int64_t h) const;
 
   Problem problem_;

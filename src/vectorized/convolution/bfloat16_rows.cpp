@@ -80,16 +80,17 @@ class Bfloat16Rows : public Plan<float> {
       if (first_panel == last_panel) continue;
       for (std::int64_t first = begin; first < end; first += block_) {
         const std::int64_t last = std::min(first + block_, end);
-        patches_.cut(patches, row_, window, group, first, last, 0, problem_.KH);
-        multiply_block(patches, group, first, last, first_panel, last_panel, weights);
+        patches_.cut({patches, row_}, window, group, {first, last}, {0, problem_.KH});
+        multiply_block(patches, group, {first, last}, {first_panel, last_panel}, weights);
       }
     }
     kernels_.end();
   }
 
-  void multiply_block(const std::uint16_t* patches, std::int64_t group, std::int64_t first, std::int64_t last,
-                      std::int64_t first_panel, std::int64_t last_panel, const std::uint16_t* weights) const {
-    for (std::int64_t panel = first_panel; panel < last_panel; ++panel) {
+  void multiply_block(const std::uint16_t* patches, std::int64_t group, Range positions, Range panels,
+                      const std::uint16_t* weights) const {
+    const auto [first, last] = positions;
+    for (std::int64_t panel = panels.first; panel < panels.last; ++panel) {
       const std::int64_t output = panel * panel_lines, channel = group * problem_.O + output;
       for (std::int64_t at = first; at < last; at += panel_lines)
         kernels_.multiply({.a = patches + (at - first) * row_,

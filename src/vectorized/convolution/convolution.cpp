@@ -112,9 +112,10 @@ void run_all(Context& context, std::span<const Call<T>> calls) {
   if (problem.pass == Pass::forward && plans[0]->done() && !plans[0]->finishes()) finish(context, problem, arrays);
 }
 
-/// y = activation(x * weight + bias + added); `added` may be null.
+/// y = activation(x * weight + bias + added); `added` may be null here.
 template <class T>
-void convolve(Context& context, T* y, const T* x, const T* weight, const T* bias, const T* added, const Conv2d& shape) {
+void conv2d_add(Context& context, T* y, const T* x, const T* weight, const T* bias, const T* added,
+                const Conv2d& shape) {
   if (shape.N * shape.O * shape.OH * shape.OW == 0) return;
   Problem problem = problem_of(context, shape, Pass::forward, sizeof(T));
   const bool inside = added == nullptr && clips(shape.activation);  // the kernels that sum apply it
@@ -135,13 +136,7 @@ void convolve(Context& context, T* y, const T* x, const T* weight, const T* bias
 
 template <class T>
 void conv2d(Context& context, T* y, const T* x, const T* weight, const T* bias, const Conv2d& shape) {
-  convolve<T>(context, y, x, weight, bias, nullptr, shape);
-}
-
-template <class T>
-void conv2d_add(Context& context, T* y, const T* x, const T* weight, const T* bias, const T* added,
-                const Conv2d& shape) {
-  convolve(context, y, x, weight, bias, added, shape);
+  conv2d_add<T>(context, y, x, weight, bias, nullptr, shape);
 }
 
 template <class T>

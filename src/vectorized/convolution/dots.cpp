@@ -43,7 +43,7 @@ class DotProducts : public Skipping<T> {
       const std::int64_t row = item % p.OH, chunk = item / p.OH % chunks, group = item / p.OH / chunks;
       block.b = weights + group * p.O * p.K();
       block.column_bias = arrays_.bias == nullptr ? nullptr : arrays_.bias + group * p.O;
-      inside_.for_positions(group, row, p.N * chunk / chunks, p.N * (chunk + 1) / chunks, 0, p.K(),
+      inside_.for_positions(group, row, {p.N * chunk / chunks, p.N * (chunk + 1) / chunks}, {0, p.K()},
                             [&](const Run* runs, std::int64_t count, const Positions& at) {
                               this->place(block, runs, count, at);
                               sum_kernels<T>().dots(block);

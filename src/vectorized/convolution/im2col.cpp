@@ -76,15 +76,13 @@ class Im2colForward : public Plan<T> {
   Im2colForward(const Problem& problem, const Arrays<T>& arrays) : problem_(problem), arrays_(arrays) {
     const std::int64_t width = gemm_kernels<T>().panel_width, K = std::max<std::int64_t>(problem.K(), 1);
     depth_ = divide_up(K, divide_up(K, block_depth));
-    columns_ = std::min(std::max<std::int64_t>(1, block_elements / depth_ / width) * width,
-                        round_up(problem.positions(), width));
-    const std::int64_t images = problem.N * problem.groups;
+    const std::int64_t images = problem.N * problem.groups, panels = divide_up(problem.positions(), width);
     if (images < 8 * problem.threads) {
-      const std::int64_t panels = divide_up(problem.positions(), width);
       column_parts_ = std::min<std::int64_t>(problem.threads, panels);
       row_parts_ = std::clamp<std::int64_t>(problem.threads / std::max<std::int64_t>(1, images * column_parts_), 1,
                                             std::max<std::int64_t>(1, problem.O));
     }
+    columns_ = std::clamp<std::int64_t>(block_elements / depth_ / width, 1, divide_up(panels, column_parts_)) * width;
     packed_ = round_up(depth_ * columns_, 16) + slack;
   }
   std::int64_t scratch() const override { return round_up(packed_ + Padded<T>::scratch(problem_), 16); }
@@ -131,7 +129,8 @@ class Im2colForward : public Plan<T> {
         for (std::int64_t column = 0; column < block.n; column += width) {
           T* const panel = packed + column / width * block.b_panel;
           const std::int64_t count = std::min(width, block.n - column);
-          cut(panel, width, image, padded.end(), problem_, k, block.k, first + column, count);
+          cut({panel, width}, image, padded.end(), problem_, {k, k + block.k},
+              {first + column, first + column + count});
           if (count < width)
             for (std::int64_t p = 0; p < block.k; ++p)
               std::fill(panel + p * width + count, panel + (p + 1) * width, T{0});
@@ -198,8 +197,8 @@ class Im2colGradX : public Plan<T> {
         block.a = arrays_.weight + group * problem_.O * problem_.K() + channel * problem_.taps();
         kernels.multiply(block);
         for (std::int64_t c = 0; c < channels; ++c)
-          paste(planes + (channel + c) * problem_.plane(), gradient + c * problem_.taps() * columns_, columns_,
-                problem_, oh, last);
+          paste(planes + (channel + c) * problem_.plane(), {gradient + c * problem_.taps() * columns_, columns_},
+                problem_, {oh, last});
       }
     }
   }
@@ -279,8 +278,8 @@ class Im2colGradWeight : public Plan<T> {
         for (std::int64_t row = first_row; row < last_row; row += rows_) {
           const std::int64_t count = std::min(rows_, last_row - row);
           for (std::int64_t i = 0; i < images; ++i)
-            im2col_kernels<T>().cut(rows + i * positions, stride_, padded.image(n + i, group), padded.end(), problem_,
-                                    row, count, position, positions);
+            im2col_kernels<T>().cut({rows + i * positions, stride_}, padded.image(n + i, group), padded.end(), problem_,
+                                    {row, row + count}, {position, position + positions});
           const Run run{.k = images * positions};
           sum_kernels<T>().dots({.c = out + row,
                                  .c_row = problem_.K(),

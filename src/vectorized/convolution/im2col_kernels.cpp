@@ -37,14 +37,13 @@ void copy_exactly(T* out, const T* in, const Run* runs, std::int64_t count) {
 }
 
 template <class T>
-void cut(T* out, std::int64_t out_row, const T* image, const T* end, const Problem& problem, std::int64_t first_row,
-         std::int64_t rows, std::int64_t first_position, std::int64_t count) {
+void cut(Pitched<T> rows_out, const T* image, const T* end, const Problem& problem, Range rows, Range positions) {
   const std::int64_t height = problem.H + 2 * problem.pad_h, width = problem.W + 2 * problem.pad_w;
   Run runs[most_positions];
   std::int64_t run_count = 0, longest = 0;
-  for (std::int64_t done = 0; done < count; ++run_count) {
-    const std::int64_t position = first_position + done, oh = position / problem.OW, ow = position % problem.OW;
-    const std::int64_t length = std::min(problem.OW - ow, count - done);
+  for (std::int64_t done = 0; done < positions.count(); ++run_count) {
+    const std::int64_t position = positions.first + done, oh = position / problem.OW, ow = position % problem.OW;
+    const std::int64_t length = std::min(problem.OW - ow, positions.count() - done);
     runs[run_count] = {oh * problem.stride_h * width + ow * problem.stride_w, done, length};
     longest = std::max(longest, length);
     done += length;
@@ -55,9 +54,10 @@ void cut(T* out, std::int64_t out_row, const T* image, const T* end, const Probl
   // The most that a row of patches reads, from its first element: runs are in image order.
   const std::int64_t most =
       runs[run_count - 1].from + runs[run_count - 1].length + static_cast<std::int64_t>(HWY_MAX_BYTES / sizeof(T));
-  std::int64_t j = first_row % problem.KW, i = first_row / problem.KW % problem.KH;
-  const T* plane = image + first_row / (problem.KW * problem.KH) * height * width;
-  for (std::int64_t row = 0; row < rows; ++row, out += out_row) {
+  std::int64_t j = rows.first % problem.KW, i = rows.first / problem.KW % problem.KH;
+  const T* plane = image + rows.first / (problem.KW * problem.KH) * height * width;
+  for (std::int64_t row = 0; row < rows.count(); ++row) {
+    T* const out = rows_out.row(row);
     const T* in = plane + i * problem.dilation_h * width + j * problem.dilation_w;
     if (problem.stride_w != 1) {
       for (std::int64_t r = 0; r < run_count; ++r) {
@@ -84,14 +84,13 @@ void cut(T* out, std::int64_t out_row, const T* image, const T* end, const Probl
 
 /// Adds patch row (i, j) to the plane, output row by output row.
 template <class T>
-void paste_row(T* plane, const T* patches, std::int64_t i, std::int64_t j, const Problem& problem,
-               std::int64_t first_oh, std::int64_t last_oh) {
+void paste_row(T* plane, const T* patches, std::int64_t i, std::int64_t j, const Problem& problem, Range output_rows) {
   // Columns ow whose pixel shift + ow * stride is inside the plane.
   const std::int64_t shift = j * problem.dilation_w - problem.pad_w;
   const std::int64_t begin = shift >= 0 ? 0 : (-shift + problem.stride_w - 1) / problem.stride_w;
   const std::int64_t end =
       shift >= problem.W ? 0 : std::min(problem.OW, (problem.W - shift + problem.stride_w - 1) / problem.stride_w);
-  for (std::int64_t oh = first_oh; oh < last_oh; ++oh, patches += problem.OW) {
+  for (std::int64_t oh = output_rows.first; oh < output_rows.last; ++oh, patches += problem.OW) {
     const std::int64_t ih = oh * problem.stride_h - problem.pad_h + i * problem.dilation_h;
     if (ih < 0 || ih >= problem.H) continue;
     T* const to = plane + ih * problem.W + shift;
@@ -106,8 +105,7 @@ inline constexpr std::int64_t most_kernel_columns = 16;
 /// One vector of columns, from `column`, of all rows of the plane that the patches touch: every pixel collects its
 /// terms in a register. Masked loads skip what is beyond the ends of the patches' rows.
 template <class T>
-void paste_columns(T* plane, const T* patches, std::int64_t patch_row, const Problem& problem, std::int64_t first_oh,
-                   std::int64_t last_oh, std::int64_t column) {
+void paste_columns(T* plane, Pitched<const T> patches, const Problem& problem, Range output_rows, std::int64_t column) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const auto first = [&](std::int64_t n) HWY_ATTR {
@@ -119,8 +117,9 @@ void paste_columns(T* plane, const T* patches, std::int64_t patch_row, const Pro
   for (std::int64_t j = 0; j < problem.KW; ++j) {
     const std::int64_t ow = column + problem.pad_w - j * problem.dilation_w;  // of lane 0
     masks[j] = hn::AndNot(first(-ow), first(problem.OW - ow));
-    from[j] = j * patch_row + ow;
+    from[j] = j * patches.pitch + ow;
   }
+  const auto [first_oh, last_oh] = output_rows;
   const std::int64_t begin = std::max<std::int64_t>(0, first_oh * problem.stride_h - problem.pad_h);
   const std::int64_t end =
       std::min(problem.H, (last_oh - 1) * problem.stride_h - problem.pad_h + (problem.KH - 1) * problem.dilation_h + 1);
@@ -131,7 +130,7 @@ void paste_columns(T* plane, const T* patches, std::int64_t patch_row, const Pro
       const std::int64_t above = ih + problem.pad_h - i * problem.dilation_h;
       const std::int64_t oh = problem.stride_h == 1 ? above : above / problem.stride_h;
       if (oh * problem.stride_h != above || oh < first_oh || oh >= last_oh) continue;
-      const T* row = patches + i * problem.KW * patch_row + (oh - first_oh) * problem.OW;
+      const T* row = patches.row(i * problem.KW) + (oh - first_oh) * problem.OW;
       for (std::int64_t j = 0; j < problem.KW; ++j) sum = hn::Add(sum, hn::MaskedLoad(masks[j], d, row + from[j]));
     }
     hn::BlendedStore(sum, inside, d, to);
@@ -140,19 +139,18 @@ void paste_columns(T* plane, const T* patches, std::int64_t patch_row, const Pro
 #endif
 
 template <class T>
-void paste(T* plane, const T* patches, std::int64_t patch_row, const Problem& problem, std::int64_t first_oh,
-           std::int64_t last_oh) {
+void paste(T* plane, Pitched<const T> patches, const Problem& problem, Range output_rows) {
 #ifdef TERN_PASTE_COLUMNS
   if (problem.stride_w == 1 && problem.KW <= most_kernel_columns) {
     const hn::ScalableTag<T> d;
     for (std::int64_t column = 0; column < problem.W; column += static_cast<std::int64_t>(hn::Lanes(d)))
-      paste_columns(plane, patches, patch_row, problem, first_oh, last_oh, column);
+      paste_columns(plane, patches, problem, output_rows, column);
     return;
   }
 #endif
   for (std::int64_t i = 0; i < problem.KH; ++i)
-    for (std::int64_t j = 0; j < problem.KW; ++j, patches += patch_row)
-      paste_row(plane, patches, i, j, problem, first_oh, last_oh);
+    for (std::int64_t j = 0; j < problem.KW; ++j)
+      paste_row(plane, patches.row(i * problem.KW + j), i, j, problem, output_rows);
 }
 #undef TERN_PASTE_COLUMNS
 

@@ -5,19 +5,17 @@
 #include <cstdint>
 
 #include "vectorized/convolution/problem.hpp"
+#include "vectorized/ranges.hpp"
 
 namespace tern::vectorized::convolution {
 
 template <class T>
 struct Im2colKernels {
-  /// out[row - first_row, i] = row `row` of the patches at position first_position + i, i in [0, count), count <=
-  /// most_positions; `out_row` is out's stride. The image includes its padding; nothing from `end` on is read. Up to
-  /// one vector after the last row is written.
-  void (*cut)(T* out, std::int64_t out_row, const T* image, const T* end, const Problem& problem,
-              std::int64_t first_row, std::int64_t rows, std::int64_t first_position, std::int64_t count);
-  /// The inverse: adds patches [KH * KW, OH * OW of output rows first_oh...] of one channel to its plane [H, W].
-  void (*paste)(T* plane, const T* patches, std::int64_t patch_row, const Problem& problem, std::int64_t first_oh,
-                std::int64_t last_oh);
+  /// Some rows of the patches at some positions, at most most_positions. The image includes its padding; nothing from
+  /// `end` on is read. Up to one vector after the last row is written.
+  void (*cut)(Pitched<T> out, const T* image, const T* end, const Problem& problem, Range rows, Range positions);
+  /// The inverse: adds patches [KH * KW, positions of some output rows] of one channel to its plane [H, W].
+  void (*paste)(T* plane, Pitched<const T> patches, const Problem& problem, Range output_rows);
 };
 inline constexpr std::int64_t most_positions = 1024;
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "vectorized/convolution/depthwise_rows.hpp"
+#include "vectorized/ranges.hpp"
 #include "vectorized/run.hpp"
 
 namespace tern::vectorized::convolution {
@@ -20,20 +21,19 @@ class Inside {
   explicit Inside(const Problem& problem)
       : problem_(problem), rows_(rows_of(problem)), segments_(segments_of(columns_of(problem))) {}
 
-  /// For row `row` of the outputs of a group in images [first, last), calls body(runs, run count, positions) for all
-  /// its positions: along the row or, where more images than columns have the same taps, along the images. Runs begin
-  /// at Run::a from a position's offset, and at Run::b in the weights of an output, [taps, C], of which only [begin,
-  /// end) count.
+  /// For row `row` of the outputs of a group in some images, calls body(runs, run count, positions) for all its
+  /// positions: along the row or, where more images than columns have the same taps, along the images. Runs begin at
+  /// Run::a from a position's offset, and at Run::b in the weights of an output, [taps, C], of which only `k` counts.
   template <class Body>
-  void for_positions(std::int64_t group, std::int64_t row, std::int64_t first, std::int64_t last, std::int64_t begin,
-                     std::int64_t end, const Body& body) const {
+  void for_positions(std::int64_t group, std::int64_t row, Range some, Range k, const Body& body) const {
     const auto& p = problem_;
+    const auto [first, last] = some;
     const std::int64_t in_image = p.plane() * p.x_pitch, out_image = p.positions() * p.y_pitch;
     const std::int64_t in_column = p.stride_w * p.x_pitch, images = last - first;
     const Pooled<TapAt> rows = taps_of_row(rows_, row);
     Pooled<Run> runs;
     for (const Segment& segment : segments_) {
-      find_runs(runs, rows, segment, begin, end);
+      find_runs(runs, rows, segment, k);
       const bool along = segment.count >= images;
       Positions at{.in = first * in_image + group * p.C,
                    .in_step = along ? in_column : in_image,
@@ -49,8 +49,7 @@ class Inside {
   }
 
  private:
-  void find_runs(Pooled<Run>& runs, const Pooled<TapAt>& rows, const Segment& segment, std::int64_t begin,
-                 std::int64_t end) const {
+  void find_runs(Pooled<Run>& runs, const Pooled<TapAt>& rows, const Segment& segment, Range k) const {
     const std::int64_t C = problem_.C, taps = static_cast<std::int64_t>(segment.taps.size());
     const bool whole = C == problem_.x_pitch && problem_.dilation_w == 1;  // the taps of a row are adjacent
     runs.clear();
@@ -58,7 +57,7 @@ class Inside {
       for (std::int64_t i = 0; i < (whole ? std::min<std::int64_t>(taps, 1) : taps); ++i) {
         const TapAt& column = segment.taps[static_cast<std::size_t>(i)];
         const std::int64_t tap = (row.tap * problem_.KW + column.tap) * C, count = whole ? taps * C : C;
-        const std::int64_t from = std::max(tap, begin), to = std::min(tap + count, end);
+        const std::int64_t from = std::max(tap, k.first), to = std::min(tap + count, k.last);
         if (from >= to) continue;
         const std::int64_t pixel = (row.input * problem_.W + column.input) * problem_.x_pitch;
         runs.push_back({.a = pixel + from - tap, .b = from, .k = to - from});

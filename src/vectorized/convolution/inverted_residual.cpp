@@ -119,14 +119,15 @@ class Fused : public Plan<T> {
     const std::int64_t first = team.begin(middle_.groups, width), count = team.end(middle_.groups, width) - first;
     if (count <= 0) return;
     T *const wide = between_, *const sums = between_ + wide_size();
-    expand_.run(wide, pitch_, arrays_.x, C, middle_.plane(), weights + depthwise_size(), nullptr, first, count);
+    expand_.run({wide, pitch_}, {arrays_.x, C}, middle_.plane(), weights + depthwise_size(), nullptr,
+                {first, first + count});
     DepthwiseRows<T> strip = rows_;
     for (std::int64_t row = 0; row < middle_.OH; ++row) strip.add(row, row, [](std::int64_t input) { return input; });
     const Layer<T>& own = arrays_.depthwise;
     strip.run(sums + first, wide + first, nullptr, weights + first, own.bias == nullptr ? nullptr : own.bias + first,
               count);
     if (!clips(own.activation))
-      finish_positions<T>(sums + first, pitch_, nullptr, 0, count, middle_.positions(), own.activation);
+      finish_positions<T>({sums + first, pitch_}, {}, count, middle_.positions(), own.activation);
   }
 
   /// A part's positions and outputs of the last one.
@@ -140,9 +141,9 @@ class Fused : public Plan<T> {
       const std::int64_t first = edge(O, width, share.column_parts, column);
       const std::int64_t count = edge(O, width, share.column_parts, column + 1) - first;
       if (count <= 0 || begin >= end) continue;
-      project_.run(arrays_.y + begin * O, O, between_ + wide_size() + begin * pitch_, pitch_, end - begin,
-                   project_weights(weights), arrays_.added == nullptr ? nullptr : arrays_.added + begin * O, first,
-                   count);
+      project_.run({arrays_.y + begin * O, O}, {between_ + wide_size() + begin * pitch_, pitch_}, end - begin,
+                   project_weights(weights), arrays_.added == nullptr ? nullptr : arrays_.added + begin * O,
+                   {first, first + count});
     }
   }
 
@@ -154,15 +155,16 @@ class Fused : public Plan<T> {
       const std::int64_t last = std::min(middle_.OH, first + team.end(rows) - row);
       std::int64_t expanded = 0;  // rows of the image
       for (std::int64_t at = first; at < last; at += together_)
-        run_rows(strip, image, at, std::min(at + together_, last), expanded, weights, scratch);
+        run_rows(strip, image, {at, std::min(at + together_, last)}, expanded, weights, scratch);
       row += last - first;
     }
   }
 
-  /// Output rows [first, last) of an image, of which `expanded` rows of inputs have been seen.
-  void run_rows(DepthwiseRows<T>& strip, std::int64_t image, std::int64_t first, std::int64_t last,
-                std::int64_t& expanded, const T* weights, T* scratch) const {
+  /// Some output rows of an image, of which `expanded` rows of inputs have been seen.
+  void run_rows(DepthwiseRows<T>& strip, std::int64_t image, Range rows, std::int64_t& expanded, const T* weights,
+                T* scratch) const {
     const Problem& p = middle_;
+    const auto [first, last] = rows;
     const T* in = arrays_.x + image * p.plane() * (expands_ ? shape_.expand.C : p.x_pitch);
     if (expands_) {
       const std::int64_t begin = std::clamp<std::int64_t>(first * p.stride_h - p.pad_h, 0, p.H);
@@ -178,9 +180,9 @@ class Fused : public Plan<T> {
     strip.run(sums, in, nullptr, weights, arrays_.depthwise.bias, p.groups);
     const std::int64_t count = (last - first) * p.OW, at = (image * p.OH + first) * p.OW, O = shape_.project.O;
     if (const Activation activation = arrays_.depthwise.activation; !clips(activation))
-      finish_positions<T>(sums, pitch_, nullptr, 0, p.groups, count, activation);
-    project_.run(arrays_.y + at * O, O, sums, pitch_, count, project_weights(weights),
-                 arrays_.added == nullptr ? nullptr : arrays_.added + at * O, 0, O);
+      finish_positions<T>({sums, pitch_}, {}, p.groups, count, activation);
+    project_.run({arrays_.y + at * O, O}, {sums, pitch_}, count, project_weights(weights),
+                 arrays_.added == nullptr ? nullptr : arrays_.added + at * O, {0, O});
   }
 
   /// Rows [begin, end) of an image into their places in the ring.
@@ -188,8 +190,8 @@ class Fused : public Plan<T> {
     const std::int64_t W = middle_.W, C = shape_.expand.C;
     while (begin < end) {
       const std::int64_t place = begin % ring_, count = std::min(end - begin, ring_ - place);
-      expand_.run(ring + place * W * pitch_, pitch_, image + begin * W * C, C, count * W, weights, nullptr, 0,
-                  middle_.groups);
+      expand_.run({ring + place * W * pitch_, pitch_}, {image + begin * W * C, C}, count * W, weights, nullptr,
+                  {0, middle_.groups});
       begin += count;
     }
   }

@@ -5,6 +5,7 @@
 #include "vectorized/convolution/packed_weights.hpp"
 #include "vectorized/finish.hpp"
 #include "vectorized/parallel.hpp"
+#include "vectorized/ranges.hpp"
 
 namespace tern::vectorized::convolution {
 
@@ -17,16 +18,16 @@ struct Layer {
   Activation activation = Activation::none;
 };
 
-/// What kernels that sum leave out: y = activation(y + added), of `count` positions. `added` may be null.
+/// What kernels that sum leave out: y = activation(y + added), of `count` positions. Nothing may be added.
 template <class T>
-void finish_positions(T* y, std::int64_t pitch, const T* added, std::int64_t added_pitch, std::int64_t channels,
-                      std::int64_t count, Activation activation) {
-  if (added == nullptr && activation == Activation::none) return;
+void finish_positions(Pitched<T> y, Pitched<const T> added, std::int64_t channels, std::int64_t count,
+                      Activation activation) {
+  if (added.at == nullptr && activation == Activation::none) return;
   const auto& kernels = finish_kernels<T>();
-  if (pitch == channels && (added == nullptr || added_pitch == channels))
-    return kernels.run(y, added, count * channels, activation);
+  if (y.pitch == channels && (added.at == nullptr || added.pitch == channels))
+    return kernels.run(y.at, added.at, count * channels, activation);
   for (std::int64_t at = 0; at < count; ++at)
-    kernels.run(y + at * pitch, added == nullptr ? nullptr : added + at * added_pitch, channels, activation);
+    kernels.run(y.row(at), added.at == nullptr ? nullptr : added.row(at), channels, activation);
 }
 
 template <class T>
@@ -46,25 +47,25 @@ class Points {
       });
   }
 
-  /// Of `count` positions the outputs [first, first + outputs), which begin at a panel; all pointers are at the first
-  /// of all outputs. Positions of `added` lie `out` elements apart; it may be null.
-  void run(T* y, std::int64_t y_pitch, const T* x, std::int64_t x_pitch, std::int64_t count, const T* packed,
-           const T* added, std::int64_t first, std::int64_t outputs) const {
+  /// Some outputs of `count` positions, which begin at a panel; all pointers are at the first of all outputs. Positions
+  /// of `added` lie `out` elements apart; it may be null.
+  void run(Pitched<T> y, Pitched<const T> x, std::int64_t count, const T* packed, const T* added, Range some) const {
+    const std::int64_t first = some.first, outputs = some.count();
     const bool inside = added == nullptr && clips(layer_.activation);
     Block<T> block;
     block.m = count;
     block.n = outputs;
-    block.a = x;
-    block.a_row = x_pitch;
+    block.a = x.at;
+    block.a_row = x.pitch;
     block.a_column = 1;
-    block.c = y + first;
-    block.c_row = y_pitch;
+    block.c = y.at + first;
+    block.c_row = y.pitch;
     block.top = top_of<T>(layer_.activation);
     block.column_bias = layer_.bias == nullptr ? nullptr : layer_.bias + first;
     packed_.multiply(block, 0, in_, first, packed, inside);
     if (!inside)
-      finish_positions(y + first, y_pitch, added == nullptr ? nullptr : added + first, out_, outputs, count,
-                       layer_.activation);
+      finish_positions<T>({y.at + first, y.pitch}, {added == nullptr ? nullptr : added + first, out_}, outputs, count,
+                          layer_.activation);
   }
 
  private:

@@ -43,19 +43,18 @@ HWY_INLINE void copy_position(T* out, const T* in, const T* mask, std::int64_t c
 }
 
 template <class T>
-void copy(T* out, std::int64_t out_pitch, const T* in, const T* mask, std::int64_t in_pitch, std::int64_t positions,
-          std::int64_t channels) {
+void copy(Pitched<T> out, Pitched<const T> in, const T* mask, std::int64_t positions, std::int64_t channels) {
   for (std::int64_t p = 0; p < positions; ++p) {
     if (mask == nullptr)
-      copy_position<false>(out + p * out_pitch, in + p * in_pitch, mask, channels);
+      copy_position<false>(out.row(p), in.row(p), mask, channels);
     else
-      copy_position<true>(out + p * out_pitch, in + p * in_pitch, mask + p * in_pitch, channels);
+      copy_position<true>(out.row(p), in.row(p), mask + p * in.pitch, channels);
   }
 }
 
 template <class T>
-void copy_panels(T* out, std::int64_t width, std::int64_t panel, const T* in, const T* mask, std::int64_t in_pitch,
-                 std::int64_t positions, std::int64_t channels) {
+void copy_panels(Pitched<T> panels, std::int64_t width, Pitched<const T> in, const T* mask, std::int64_t positions,
+                 std::int64_t channels) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   constexpr std::int64_t strip = 16;  // positions at a time, so that both sides have runs of some length
@@ -63,12 +62,12 @@ void copy_panels(T* out, std::int64_t width, std::int64_t panel, const T* in, co
     for (std::int64_t c = 0; c < channels; c += width) {
       const std::int64_t count = std::min(width, channels - c);
       for (std::int64_t p = first; p < std::min(first + strip, positions); ++p) {
-        T* const to = out + c / width * panel + p * width;
-        const T* const from = in + p * in_pitch + c;
+        T* const to = panels.row(c / width) + p * width;
+        const T* const from = in.row(p) + c;
         if (mask == nullptr)
           copy_position<false>(to, from, mask, count);
         else
-          copy_position<true>(to, from, mask + p * in_pitch + c, count);
+          copy_position<true>(to, from, mask + p * in.pitch + c, count);
         for (std::int64_t i = (count + lanes - 1) / lanes * lanes; i < width; i += lanes)
           hn::StoreU(hn::Zero(d), d, to + i);
       }
@@ -98,14 +97,14 @@ bool lines_are_runs(const Problem& problem) { return problem.C == problem.x_pitc
 /// Calls inside(offset in the image, offset in the patch, elements) for the runs of a patch that are in the image, and
 /// outside(offset in the patch, elements) for the others, in patch order.
 template <class Inside, class Outside>
-HWY_INLINE void for_runs(const Problem& problem, std::int64_t first_row, std::int64_t last_row, std::int64_t position,
-                         const Inside& inside, const Outside& outside) {
+HWY_INLINE void for_runs(const Problem& problem, Range rows, std::int64_t position, const Inside& inside,
+                         const Outside& outside) {
   const std::int64_t C = problem.C, line = problem.KW * C;
   const std::int64_t top = position / problem.OW * problem.stride_h - problem.pad_h,
                      left = position % problem.OW * problem.stride_w - problem.pad_w;
   const bool whole = lines_are_runs(problem);
-  for (std::int64_t row = first_row; row < last_row; ++row) {
-    const std::int64_t h = top + row * problem.dilation_h, to = (row - first_row) * line;
+  for (std::int64_t row = rows.first; row < rows.last; ++row) {
+    const std::int64_t h = top + row * problem.dilation_h, to = (row - rows.first) * line;
     if (h < 0 || h >= problem.H) {
       outside(to, line);
     } else if (whole) {
@@ -126,54 +125,51 @@ HWY_INLINE void for_runs(const Problem& problem, std::int64_t first_row, std::in
   }
 }
 
-/// Output positions from `position` on, in its row and at most `count`, whose patches are inside the image: their
-/// number.
-std::int64_t positions_inside(const Problem& problem, std::int64_t first_row, std::int64_t last_row,
-                              std::int64_t position, std::int64_t count) {
-  const std::int64_t row = position / problem.OW, column = position % problem.OW;
+/// Output positions from the first on, in its row, whose patches are inside the image: their number.
+std::int64_t positions_inside(const Problem& problem, Range rows, Range positions) {
+  const std::int64_t row = positions.first / problem.OW, column = positions.first % problem.OW;
   const std::int64_t top = row * problem.stride_h - problem.pad_h, left = column * problem.stride_w - problem.pad_w;
   const std::int64_t room = problem.W - problem.KW - left;
-  if (top + first_row * problem.dilation_h < 0 || top + (last_row - 1) * problem.dilation_h >= problem.H) return 0;
-  return left < 0 || room < 0 ? 0 : std::min({count, problem.OW - column, room / problem.stride_w + 1});
+  if (top + rows.first * problem.dilation_h < 0 || top + (rows.last - 1) * problem.dilation_h >= problem.H) return 0;
+  return left < 0 || room < 0 ? 0 : std::min({positions.count(), problem.OW - column, room / problem.stride_w + 1});
 }
 
 /// `count` patches that lie inside the image, next to each other.
 template <class T>
-void gather_inside(T* out, std::int64_t out_row, const T* image, const Problem& problem, std::int64_t first_row,
-                   std::int64_t last_row, std::int64_t position, std::int64_t count) {
+void gather_inside(Pitched<T> out, const T* image, const Problem& problem, Range rows, std::int64_t position,
+                   std::int64_t count) {
   const std::int64_t line = problem.KW * problem.C, step = problem.stride_w * problem.C;
   const std::int64_t down = problem.dilation_h * problem.W * problem.C;
-  const std::int64_t top = position / problem.OW * problem.stride_h - problem.pad_h + first_row * problem.dilation_h;
+  const std::int64_t top = position / problem.OW * problem.stride_h - problem.pad_h + rows.first * problem.dilation_h;
   const std::int64_t left = position % problem.OW * problem.stride_w - problem.pad_w;
   const T* from = image + (top * problem.W + left) * problem.C;
   if constexpr (has_masked_memory && sizeof(T) >= 4) {  // short lines: one vector
     const hn::ScalableTag<T> d;
     if (line <= static_cast<std::int64_t>(hn::Lanes(d))) {
       const auto some = hn::FirstN(d, static_cast<std::size_t>(line));
-      for (std::int64_t p = 0; p < count; ++p, out += out_row, from += step)
-        for (std::int64_t row = 0; row < last_row - first_row; ++row)
-          hn::BlendedStore(hn::MaskedLoad(some, d, from + row * down), some, d, out + row * line);
+      for (std::int64_t p = 0; p < count; ++p, from += step)
+        for (std::int64_t row = 0; row < rows.count(); ++row)
+          hn::BlendedStore(hn::MaskedLoad(some, d, from + row * down), some, d, out.row(p) + row * line);
       return;
     }
   }
-  for (std::int64_t p = 0; p < count; ++p, out += out_row, from += step)
-    for (std::int64_t row = 0; row < last_row - first_row; ++row) copy_run(out + row * line, from + row * down, line);
+  for (std::int64_t p = 0; p < count; ++p, from += step)
+    for (std::int64_t row = 0; row < rows.count(); ++row) copy_run(out.row(p) + row * line, from + row * down, line);
 }
 
 template <class T>
-void gather(T* out, std::int64_t out_row, const T* image, const Problem& problem, std::int64_t first_row,
-            std::int64_t last_row, std::int64_t first, std::int64_t count) {
+void gather(Pitched<T> out, const T* image, const Problem& problem, Range rows, Range positions) {
   const bool whole = lines_are_runs(problem);
-  for (std::int64_t p = 0; p < count;) {
-    const std::int64_t some = whole ? positions_inside(problem, first_row, last_row, first + p, count - p) : 0;
+  for (std::int64_t p = positions.first; p < positions.last;) {
+    const std::int64_t some = whole ? positions_inside(problem, rows, {p, positions.last}) : 0;
+    T* const patch = out.row(p - positions.first);
     if (some > 0) {
-      gather_inside(out + p * out_row, out_row, image, problem, first_row, last_row, first + p, some);
+      gather_inside<T>({patch, out.pitch}, image, problem, rows, p, some);
       p += some;
       continue;
     }
-    T* const patch = out + p * out_row;
     for_runs(
-        problem, first_row, last_row, first + p,
+        problem, rows, p,
         [&](std::int64_t from, std::int64_t to, std::int64_t n) HWY_ATTR { copy_run(patch + to, image + from, n); },
         [&](std::int64_t to, std::int64_t n) HWY_ATTR { std::fill_n(patch + to, n, T{0}); });
     ++p;
@@ -181,13 +177,14 @@ void gather(T* out, std::int64_t out_row, const T* image, const Problem& problem
 }
 
 template <class T>
-void scatter(T* image, const T* in, std::int64_t in_row, const Problem& problem, std::int64_t first_row,
-             std::int64_t last_row, std::int64_t first, std::int64_t count) {
-  for (std::int64_t p = 0; p < count; ++p, in += in_row)
+void scatter(T* image, Pitched<const T> in, const Problem& problem, Range rows, Range positions) {
+  for (std::int64_t p = positions.first; p < positions.last; ++p) {
+    const T* const patch = in.row(p - positions.first);
     for_runs(
-        problem, first_row, last_row, first + p,
-        [&](std::int64_t to, std::int64_t from, std::int64_t n) HWY_ATTR { add_run(image + to, in + from, n); },
+        problem, rows, p,
+        [&](std::int64_t to, std::int64_t from, std::int64_t n) HWY_ATTR { add_run(image + to, patch + from, n); },
         [](std::int64_t, std::int64_t) {});
+  }
 }
 
 template <class T>

@@ -29,8 +29,10 @@ class Rows : public Plan<T> {
     packed_ = {K_, problem_.O, depth_};
     weights_ = {problem_, arrays.weight, problem.pass == Pass::grad_x, packed_};
     block_ = plain_ && arrays.mask == nullptr ? rows_of_image() : block_of<T>(depth_);
-    share_ = share_rows(problem_, divide_up(problem_.N * problem_.positions(), tile), packed_.panels());
-    patches_ = in_place(problem_.O) ? 0 : round_up(block_ * patch_row(), 16);
+    const std::int64_t tiles = divide_up(problem_.N * problem_.positions(), tile);
+    share_ = share_rows(problem_, tiles, packed_.panels());
+    const std::int64_t part = divide_up(tiles, std::max<std::int64_t>(share_.row_parts, 1)) * tile;
+    patches_ = in_place(problem_.O) ? 0 : round_up(std::min(block_, part) * patch_row(), 16);
     if (!plain_ && arrays.mask != nullptr)
       image_ = round_up(problem_.plane() * round_up(problem_.C, gemm_kernels<T>().lanes), 16);
     patches_ = std::max(patches_, weights_.scratch());
@@ -75,14 +77,16 @@ class Rows : public Plan<T> {
       if (outputs <= 0) continue;
       const std::int64_t blocks = divide_up(end - begin, block_);
       for (std::int64_t i = 0; i < blocks; ++i)
-        run_block(group, begin + (end - begin) * i / blocks, begin + (end - begin) * (i + 1) / blocks, output, outputs,
-                  weights + group * packed_.size(), scratch, masked);
+        run_block(group, {begin + (end - begin) * i / blocks, begin + (end - begin) * (i + 1) / blocks},
+                  {output, output + outputs}, weights + group * packed_.size(), scratch, masked);
     }
   }
 
-  /// Positions [first, last) of a group's outputs. `masked` is the image in scratch, if there is one.
-  void run_block(std::int64_t group, std::int64_t first, std::int64_t last, std::int64_t output, std::int64_t outputs,
-                 const T* weights, T* scratch, const T*& masked) const {
+  /// Some of a group's outputs at some positions. `masked` is the image in scratch, if there is one.
+  void run_block(std::int64_t group, Range positions, Range of_group, const T* weights, T* scratch,
+                 const T*& masked) const {
+    const auto [first, last] = positions;
+    const std::int64_t output = of_group.first, outputs = of_group.count();
     Block<T> block;
     block.m = last - first;
     block.n = outputs;
@@ -94,7 +98,7 @@ class Rows : public Plan<T> {
     block.top = top_of<T>(problem_.activation);
     if (arrays_.bias != nullptr) block.column_bias = arrays_.bias + group * problem_.O + output;
     for (std::int64_t k = 0; k < K_; k += depth_) {
-      if (!in_place) gather(group, first, last, k, scratch, masked);
+      if (!in_place) gather(group, positions, k, scratch, masked);
       block.a = in_place ? arrays_.in + first * problem_.x_pitch + group * problem_.C : scratch;
       packed_.multiply(block, k, std::min(k + depth_, K_), output, weights, clips(problem_.activation));
     }
@@ -107,12 +111,12 @@ class Rows : public Plan<T> {
   }
 
   /// Rows of k from `k` on of the patches.
-  void gather(std::int64_t group, std::int64_t first, std::int64_t last, std::int64_t k, T* scratch,
-              const T*& masked) const {
+  void gather(std::int64_t group, Range positions, std::int64_t k, T* scratch, const T*& masked) const {
     const auto& kernels = row_kernels<T>();
+    const auto [first, last] = positions;
     if (plain_) {
       const std::int64_t at = first * problem_.x_pitch + group * problem_.C;
-      kernels.copy(scratch, patch_row(), arrays_.in + at, arrays_.mask_at(at), problem_.x_pitch, last - first,
+      kernels.copy({scratch, patch_row()}, {arrays_.in + at, problem_.x_pitch}, arrays_.mask_at(at), last - first,
                    problem_.C);
       return;
     }
@@ -127,12 +131,13 @@ class Rows : public Plan<T> {
                  if (arrays_.mask != nullptr) {
                    T* const copy = scratch + patches_;
                    if (masked != image)
-                     kernels.copy(copy, lying.x_pitch, image, arrays_.mask + from, problem_.x_pitch, problem_.plane(),
-                                  problem_.C);
+                     kernels.copy({copy, lying.x_pitch}, {image, problem_.x_pitch}, arrays_.mask + from,
+                                  problem_.plane(), problem_.C);
                    masked = image;
                    image = copy;
                  }
-                 kernels.gather(scratch + before * patch_row(), patch_row(), image, lying, row, last_row, at, count);
+                 kernels.gather({scratch + before * patch_row(), patch_row()}, image, lying, {row, last_row},
+                                {at, at + count});
                });
   }
 

@@ -93,7 +93,7 @@ class RowsGradWeight : public Plan<T> {
     for (std::int64_t first = 0; first < all_; first += block.k) {
       block.k = within_chain(first, all_, chain_, block_);
       const std::int64_t at = first * problem_.y_pitch + part.group * O + part.output;
-      kernels.copy_panels(gradients, width, block.b_panel, arrays_.g + at, arrays_.mask_at(at), problem_.y_pitch,
+      kernels.copy_panels({gradients, block.b_panel}, width, {arrays_.g + at, problem_.y_pitch}, arrays_.mask_at(at),
                           block.k, part.outputs);
       if (sums_bias)
         for (std::int64_t o = 0; o < part.outputs; o += width) {
@@ -110,8 +110,8 @@ class RowsGradWeight : public Plan<T> {
         for_images(first, first + block.k, problem_.positions(),
                    [&](std::int64_t n, std::int64_t position, std::int64_t count, std::int64_t before) {
                      const T* const image = arrays_.in + n * problem_.plane() * pitch + part.group * C;
-                     kernels.gather(scratch + before * stride, stride, image, problem_, first_row, last_row, position,
-                                    count);
+                     kernels.gather({scratch + before * stride, stride}, image, problem_, {first_row, last_row},
+                                    {position, position + count});
                    });
         block.a = scratch + part.first - first_row * line;
         block.a_column = stride;
@@ -223,9 +223,9 @@ class RowsScattered : public Plan<T> {
     for (std::int64_t p = 0; p < positions; p += block_) {
       block.m = std::min(block_, positions - p);
       const std::int64_t at = (image * positions + p) * problem_.y_pitch + group * O;
-      kernels.copy(scratch, block.a_row, arrays_.in + at, arrays_.mask_at(at), problem_.y_pitch, block.m, O);
+      kernels.copy({scratch, block.a_row}, {arrays_.in + at, problem_.y_pitch}, arrays_.mask_at(at), block.m, O);
       gemm.multiply(block);
-      kernels.scatter(to, patches, block.c_row, some, 0, problem_.KH, p, block.m);
+      kernels.scatter(to, {patches, block.c_row}, some, {0, problem_.KH}, {p, p + block.m});
     }
   }
 
@@ -253,7 +253,7 @@ class RowsGradBias : public Plan<T> {
       std::fill_n(total, count, T{0});
       for (std::int64_t first = 0; first < positions; first += block_) {
         const std::int64_t rows = std::min(block_, positions - first), at = first * problem_.y_pitch + output;
-        row_kernels<T>().copy_panels(scratch, width, 0, arrays_.g + at, arrays_.mask_at(at), problem_.y_pitch, rows,
+        row_kernels<T>().copy_panels({scratch, 0}, width, {arrays_.g + at, problem_.y_pitch}, arrays_.mask_at(at), rows,
                                      count);
         T* const part = scratch + block_ * width;
         sum_kernels<T>().column_sums(part, scratch, width, rows, count);

@@ -66,7 +66,7 @@ class Taps : public Skipping<T> {
         if (count > 0 || k == 0 || block.relu) gemm_kernels<T>().multiply(block);
       };
       for (std::int64_t row = first; row < last; ++row)
-        inside_.for_positions(group, row, p.N * chunk / chunks_, p.N * (chunk + 1) / chunks_, k, k + depth_, run);
+        inside_.for_positions(group, row, {p.N * chunk / chunks_, p.N * (chunk + 1) / chunks_}, {k, k + depth_}, run);
     }
   }
 

@@ -202,7 +202,7 @@ class Winograd : public Plan<T> {
         for (std::int64_t some = c; some < last; some += channels_at_once())
           transform_weights(weights + (some - c) * width, taps, group, panel, some,
                             std::min(some + channels_at_once(), last));
-        multiply(panel, c, last, all_rows, weights, false, scratch);
+        multiply(panel, {c, last}, all_rows, weights, false, scratch);
       }
       store_panel(group, panel, 0, all_rows, scratch);
     }
@@ -217,7 +217,7 @@ class Winograd : public Plan<T> {
       const std::int64_t panel = item % panels_, block = item / panels_ % blocks_, group = item / panels_ / blocks_;
       const std::int64_t first = all_rows * block / blocks_, last = all_rows * (block + 1) / blocks_;
       if (item == begin || panel == 0) transform_images(group, first, last, scratch);
-      multiply(panel, 0, problem_.C, last - first, weights + (group * panels_ + panel) * panel_weights_,
+      multiply(panel, {0, problem_.C}, last - first, weights + (group * panels_ + panel) * panel_weights_,
                panel + 1 < panels_, scratch);
       store_panel(group, panel, first, last, scratch);
     }
@@ -253,25 +253,24 @@ class Winograd : public Plan<T> {
                });
   }
 
-  /// Adds the products of a panel's channels [first, last) with `rows` rows of tiles to those of the previous channels.
+  /// Adds the products of some of a panel's channels with `rows` rows of tiles to those of the previous channels.
   /// `more`: the next panel's weights follow.
-  void multiply(std::int64_t panel, std::int64_t first, std::int64_t last, std::int64_t rows, const T* weights,
-                bool more, T* scratch) const {
+  void multiply(std::int64_t panel, Range channels, std::int64_t rows, const T* weights, bool more, T* scratch) const {
     const auto& gemm = gemm_kernels<T>();
     const std::int64_t frequencies = kernels_->frequencies(), width = gemm.panel_width;
     T* const products = scratch + frequency_ * frequencies;
     Block<T> block;
     block.m = rows * tile_columns_;
     block.n = round_up(std::min(width, problem_.O - panel * width), gemm.lanes);
-    block.k = last - first;
+    block.k = channels.count();
     block.a_row = channels_;
     block.a_column = 1;
     block.b_row = width;
     block.b_panel = block.k * width;
     block.c_row = width;
-    block.accumulate = first > 0;
+    block.accumulate = channels.first > 0;
     for (std::int64_t f = 0; f < frequencies; ++f) {
-      block.a = scratch + f * frequency_ + first;
+      block.a = scratch + f * frequency_ + channels.first;
       block.b = weights + f * weight_frequency_;
       block.b_next = f + 1 < frequencies || more ? block.b + weight_frequency_ : nullptr;
       block.c = products + f * product_frequency_;
@@ -290,15 +289,15 @@ class Winograd : public Plan<T> {
     bool finite = true;
     for (std::int64_t row = first; row < last; ++row)
       finite &=
-          store(row / tile_rows_, row % tile_rows_, group * problem_.O + output, count,
+          store(row / tile_rows_, row % tile_rows_, {group * problem_.O + output, group * problem_.O + output + count},
                 products + (row - first) * tile_columns_ * width, arrays_.bias == nullptr ? nullptr : bias, outputs);
     if (!finite) finite_.store(false, std::memory_order_relaxed);
   }
 
   /// One row of tiles: whole tiles go to y; tiles that hang over an edge, or whose channels fill no vector, go through
   /// a copy.
-  bool store(std::int64_t image, std::int64_t row, std::int64_t channel, std::int64_t channels, const T* products,
-             const T* bias, T* outputs) const {
+  bool store(std::int64_t image, std::int64_t row, Range own, const T* products, const T* bias, T* outputs) const {
+    const std::int64_t channels = own.count();
     const std::int64_t m = kernels_->outputs, size = kernels_->size();
     const std::int64_t width = gemm_kernels<T>().panel_width, lanes = gemm_kernels<T>().lanes;
     const Phase phase = phase_of(image);
@@ -309,7 +308,7 @@ class Winograd : public Plan<T> {
     const std::int64_t rows = std::clamp<std::int64_t>(OH - row * m, 0, m);
     const std::int64_t whole = rows == m && channels % lanes == 0 ? OW / m : 0;
     const std::int64_t corner = (phase.image * whole_.OH + phase.h + dilation * row * m) * whole_.OW + phase.w;
-    T* const y = arrays_.out + corner * whole_.y_pitch + channel;
+    T* const y = arrays_.out + corner * whole_.y_pitch + own.first;
     Transform<T> work{.out = {y, below, pixel, m * pixel},
                       .in = {products, size * product_frequency_, product_frequency_, width},
                       .count = whole,

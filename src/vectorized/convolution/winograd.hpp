@@ -64,8 +64,8 @@ struct Window {
       }
       std::fill_n(to, begin * stride, T{0});
       const std::int64_t at = h * from.row + (first_column + begin) * from.pitch;
-      row_kernels<T>().copy(to + begin * stride, stride, from.data + at,
-                            from.mask == nullptr ? nullptr : from.mask + at, from.pitch, end - begin, from.channels);
+      row_kernels<T>().copy({to + begin * stride, stride}, {from.data + at, from.pitch},
+                            from.mask == nullptr ? nullptr : from.mask + at, end - begin, from.channels);
       std::fill_n(to + end * stride, (width - end) * stride, T{0});
     }
   }
@@ -78,8 +78,8 @@ struct Window {
     const std::int64_t positions = rows * width, channels = squares.KW * squares.KW * strided.C;
     for (std::int64_t p = 0; channels < stride && p < positions; ++p)
       std::fill(data + p * stride + channels, data + (p + 1) * stride, T{0});
-    row_kernels<T>().gather(data, stride, x + n * strided.plane() * strided.C, squares, 0, squares.KW,
-                            first_row * width, positions);
+    row_kernels<T>().gather({data, stride}, x + n * strided.plane() * strided.C, squares, {0, squares.KW},
+                            {first_row * width, first_row * width + positions});
   }
 };
 

@@ -190,7 +190,7 @@ class Lines {
     std::uint8_t* const to = free;
     const std::int64_t bytes = plan_.width * s.C, side = s.pad_w * s.C;
     if (plan_.to_depth) {
-      rows_to_depth(to, x_, zero_, plan_.origin, n, first, rows);
+      rows_to_depth(to, x_, zero_, plan_.origin, n, {first, first + rows});
       free += rows * bytes;
       return to;
     }
@@ -252,13 +252,13 @@ struct Arrays {
   Rescale rescale;
 };
 
-/// The share of a thread: all lines for some blocks of channels, or some lines for all.
+/// The share of a thread: all lines for some blocks of channels, or some lines for all; `chunk` lines at a time.
 struct Share {
-  std::int64_t line_begin, line_end, panel_begin, panel_end;
+  std::int64_t line_begin, line_end, panel_begin, panel_end, chunk;
 };
 
 void multiply_lines(const Plan& plan, const Arrays& arrays, const std::int8_t* weight, const Share& share,
-                    std::int64_t chunk, std::uint8_t* copy, Strip* strips) {
+                    std::uint8_t* copy, Strip* strips) {
   std::vector<std::int64_t> offsets;
   const Conv2d& s = plan.s;
   const bool adjacent = s.groups == 1 && s.dilation_w == 1;
@@ -274,9 +274,9 @@ void multiply_lines(const Plan& plan, const Arrays& arrays, const std::int8_t* w
   block.rescale = arrays.rescale;
   const std::int64_t together = plan.panels_together();
   plan.kernels.begin(plan.rows);
-  for (std::int64_t begin = share.line_begin; begin < share.line_end; begin += chunk) {
+  for (std::int64_t begin = share.line_begin; begin < share.line_end; begin += share.chunk) {
     Lines lines(plan, arrays.x, arrays.rescale.x_zero, copy);
-    const std::int64_t count = lines.strips(strips, begin, std::min(begin + chunk, share.line_end));
+    const std::int64_t count = lines.strips(strips, begin, std::min(begin + share.chunk, share.line_end));
     for (std::int64_t group = 0; group < s.groups; ++group)
       for (std::int64_t first = share.panel_begin; first < share.panel_end; first += together)
         for (std::int64_t i = 0; i < count; i += 2) {
@@ -350,7 +350,7 @@ void run_products(Context& context, const std::int8_t* weight, const Conv2d& siz
   const Scratch scratch(context, static_cast<std::size_t>((copy + strips) * threads));
   parallel(threads, [&](const Team& team) {
     auto* const own = scratch.as<std::uint8_t>() + (copy + strips) * team.index;
-    Share share{0, plan.lines, 0, plan.panels};
+    Share share{0, plan.lines, 0, plan.panels, chunk};
     if (by_channels) {
       share.panel_begin = team.begin(plan.panels, 2);
       share.panel_end = team.end(plan.panels, 2);
@@ -359,7 +359,7 @@ void run_products(Context& context, const std::int8_t* weight, const Conv2d& siz
       share.line_end = team.end(plan.lines);
     }
     if (share.line_begin < share.line_end && share.panel_begin < share.panel_end)
-      multiply_lines(plan, arrays, packed.data(), share, chunk, own + strips, reinterpret_cast<Strip*>(own));
+      multiply_lines(plan, arrays, packed.data(), share, own + strips, reinterpret_cast<Strip*>(own));
   });
 }
 

@@ -11,6 +11,7 @@
 #include "vectorized/quantized/convolution.hpp"
 #include "vectorized/quantized/kept_bytes.hpp"
 #include "vectorized/quantized/kernels.hpp"
+#include "vectorized/ranges.hpp"
 
 namespace tern::vectorized::int8 {
 
@@ -72,16 +73,18 @@ class PaddedRows {
   std::vector<std::int64_t> held_;
 };
 
-/// What a kernel reads beside the image.
+/// What a kernel reads beside the image, and memory for `slots` padded rows.
 struct Prepared {
   const std::int8_t* weight;
   const std::int32_t* bias;
   const float* scale;
+  std::uint8_t* memory;
+  std::int64_t slots;
 };
 
-/// Output rows [begin, end) of all images.
+/// Some output rows of all images.
 void run_rows(const DepthwiseArrays& arrays, const Conv2d& s, const kernels::Rescale& rescale, const Prepared& prepared,
-              std::uint8_t* memory, std::int64_t slots, std::int64_t begin, std::int64_t end) {
+              Range output_rows) {
   std::vector<const std::uint8_t*> taps(static_cast<std::size_t>(s.KH));
   DepthwiseRow row;
   row.x = taps.data();
@@ -91,9 +94,10 @@ void run_rows(const DepthwiseArrays& arrays, const Conv2d& s, const kernels::Res
   row.weight = prepared.weight, row.bias = prepared.bias, row.scale = prepared.scale;
   row.pitch = s.y_channels == 0 ? s.O : s.y_channels;
   row.rescale = rescale;
-  for (std::int64_t at = begin; at < end;) {
-    const std::int64_t n = at / s.OH, last = std::min(end, (n + 1) * s.OH);
-    PaddedRows rows(s, arrays.x + n * s.H * s.W * s.C, static_cast<std::uint8_t>(rescale.x_zero), memory, slots);
+  for (std::int64_t at = output_rows.first; at < output_rows.last;) {
+    const std::int64_t n = at / s.OH, last = std::min(output_rows.last, (n + 1) * s.OH);
+    PaddedRows rows(s, arrays.x + n * s.H * s.W * s.C, static_cast<std::uint8_t>(rescale.x_zero), prepared.memory,
+                    prepared.slots);
     for (; at < last; ++at) {
       for (std::int64_t kh = 0; kh < s.KH; ++kh)
         taps[static_cast<std::size_t>(kh)] = rows.row(at % s.OH * s.stride_h - s.pad_h + kh * s.dilation_h);
@@ -124,8 +128,8 @@ void run_depthwise(Context& context, const DepthwiseArrays& arrays, const Conv2d
   reorder(scale, arrays.scale, s.C);
   std::uint8_t* const memory = scratch.as<std::uint8_t>() + 8 * channels;
   parallel(threads, [&](const Team& team) {
-    run_rows(arrays, s, rescale, {weights.data(), bias, scale}, memory + own * team.index, slots, team.begin(rows),
-             team.end(rows));
+    run_rows(arrays, s, rescale, {weights.data(), bias, scale, memory + own * team.index, slots},
+             {team.begin(rows), team.end(rows)});
   });
 }
 

@@ -67,9 +67,9 @@ void weights_to_depth(std::int8_t* out, const std::int8_t* weight, const Conv2d&
 }
 
 void rows_to_depth(std::uint8_t* out, const std::uint8_t* x, std::uint8_t zero, const Conv2d& s, std::int64_t n,
-                   std::int64_t first, std::int64_t rows) {
+                   Range rows) {
   const std::int64_t width = space_to_depth(s).W;
-  for (std::int64_t row = first; row < first + rows; ++row, out += width * unit(s))
+  for (std::int64_t row = rows.first; row < rows.last; ++row, out += width * unit(s))
     for (std::int64_t i = 0; i < s.stride_h; ++i) {
       const std::int64_t h = row * s.stride_h + i - s.pad_h;
       const std::uint8_t* const from = h < 0 || h >= s.H ? nullptr : x + (n * s.H + h) * s.W * s.C;

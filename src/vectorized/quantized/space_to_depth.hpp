@@ -4,6 +4,7 @@
 // 1 and long runs, from one copy of the image.
 
 #include "tern/kernels/conv.hpp"
+#include "vectorized/ranges.hpp"
 
 namespace tern::vectorized::int8 {
 
@@ -13,8 +14,8 @@ kernels::Conv2d space_to_depth(const kernels::Conv2d& sizes);
 
 /// Weights [O, KH, KW, C] in the order of the resulting convolution, zeros where it has more.
 void weights_to_depth(std::int8_t* out, const std::int8_t* weight, const kernels::Conv2d& sizes);
-/// Rows [first, first + rows) of image n after space-to-depth; `zero` is the padding.
+/// Some rows of image n after space-to-depth; `zero` is the padding.
 void rows_to_depth(std::uint8_t* out, const std::uint8_t* x, std::uint8_t zero, const kernels::Conv2d& sizes,
-                   std::int64_t n, std::int64_t first, std::int64_t rows);
+                   std::int64_t n, Range rows);
 
 }  // namespace tern::vectorized::int8
