@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "onnx/narrow.hpp"
 #include "onnx/state.hpp"
 
 namespace tern::onnx {
@@ -40,6 +41,8 @@ const Tensor& Call::input(int i) const {
   if (!has(i)) refuse(message("has no input ", i), "repair the file");
   return state_.inputs[i]->tensor;
 }
+std::int64_t Call::element(int i) const { return has(i) ? state_.inputs[i]->element : 0; }
+void Call::makes(std::int64_t element) const { state_.made = element; }
 Tensor Call::optional(int i) const { return has(i) ? input(i) : Tensor{}; }
 
 std::vector<Tensor> Call::all_inputs() const {
@@ -115,6 +118,7 @@ Tensor Call::tensor(std::string_view name) const {
   const AttributeProto* found = find(*this, state_, name, AttributeProto::tensor);
   if (found == nullptr) return {};
   if (found->t == nullptr) refuse(message("has an attribute '", name, "' without a tensor"), "repair the file");
+  if (narrow_of(found->t->type) != nullptr) makes(found->t->type);
   return to_tensor(*found->t, state_.folder);
 }
 void Call::ignore(std::initializer_list<std::string_view> names) const {

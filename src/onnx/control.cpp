@@ -2,6 +2,7 @@
 // written into the graph once per iteration.
 
 #include "onnx/importer.hpp"
+#include "onnx/narrow.hpp"
 #include "onnx/table.hpp"
 
 namespace tern::onnx {
@@ -41,11 +42,13 @@ Item stacked(const std::vector<Item>& steps, std::int64_t axis) {
   bool known = true;
   for (const Item& step : steps) {
     if (step.missing) return {.missing = true};
+    if (step.element != steps[0].element) throw Refusal("stacks elements of different types", "repair the file");
     known = known && step.known;
     result.by_batch = result.by_batch || step.by_batch;
     tensors.push_back(step.tensor);
   }
   result.known = known;
+  result.element = steps.empty() ? 0 : steps[0].element;
   if (!known) result.by_batch = false;
   const operators::Listening nobody(known ? nullptr : detail::hearing.listener);
   result.tensor = op::stack(tensors, axis);
@@ -57,7 +60,9 @@ Item stacked(const std::vector<Item>& steps, std::int64_t axis) {
 std::vector<Item> Importer::run_body(const GraphProto& body, const std::vector<Item>& inputs, Frame& frame) {
   Values values(&frame.values);
   for (const TensorProto& proto : body.initializers)
-    values.set(proto.name, {.tensor = to_tensor(proto, model_.folder), .known = true});
+    values.set(proto.name, {.tensor = to_tensor(proto, model_.folder),
+                            .element = narrow_of(proto.type) != nullptr ? proto.type : 0,
+                            .known = true});
   if (inputs.size() > body.inputs.size())
     throw Refusal(message("has a graph with ", body.inputs.size(), " inputs, expected ", inputs.size()),
                   "repair the file");

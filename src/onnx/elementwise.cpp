@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "onnx/model.hpp"
+#include "onnx/narrow.hpp"
 #include "onnx/table.hpp"
 
 namespace tern::onnx {
@@ -22,12 +23,7 @@ Tensor second_input(const Call& call) {
 
 Tensor wrapped(const Tensor& given, DType dtype) {
   if (given.dtype() == dtype) return given;
-  const Tensor x = given.dtype() == DType::uint8 ? op::cast(given, DType::int32) : given;
-  const std::int64_t values = std::int64_t{1} << (8 * size_of(dtype));
-  const Tensor low = op::bitwise_and(x, full({}, values - 1, x.dtype()));
-  if (dtype == DType::uint8) return op::cast(low, dtype);
-  const auto whole = static_cast<double>(values);
-  return op::cast(op::where(op::greater_equal(low, whole / 2), op::sub(low, whole), low), dtype);
+  return wrapped_to(given, static_cast<int>(8 * size_of(dtype)), dtype != DType::uint8, dtype);
 }
 
 namespace {
@@ -133,16 +129,24 @@ Results cast_to(const Tensor& given, DType dtype) {
 /// Not a number stays what it is.
 Tensor sign(const Tensor& x) { return is_floating(x.dtype()) ? op::where(op::isnan(x), x, op::sign(x)) : op::sign(x); }
 
-Results cast(const Call& call) {
-  call.ignore({"saturate", "round_mode"});  // of eight-bit floats
-  const std::int64_t to = call.integer("to");
-  const std::optional<DType> dtype = dtype_of_element(to);
-  if (!dtype) call.refuse(message("makes elements of ", name_of_element(to)), "no tensor has such elements");
-  return cast_to(call.input(0), *dtype);
+/// `element` is a type of ONNX, also one that no tensor has.
+Results cast_to_element(const Call& call, std::int64_t element) {
+  const bool saturate = call.integer("saturate", 1) != 0;
+  const std::string round_mode = call.text("round_mode", "up");
+  const Tensor& x = call.input(0);
+  if (const std::optional<DType> dtype = dtype_of_element(element)) return cast_to(x, *dtype);
+  const Narrow* narrow = narrow_of(element);
+  if (narrow == nullptr)
+    call.refuse(message("makes elements of ", name_of_element(element)), "no tensor has such elements");
+  if (round_mode != "up" && round_mode != "down" && round_mode != "nearest")
+    call.refuse(message("has round_mode '", round_mode, "'"), "up, down or nearest");
+  call.makes(element);
+  return {call.element(0) == element ? x : narrowed_to(*narrow, x, saturate, round_mode)};
 }
+
+Results cast(const Call& call) { return cast_to_element(call, call.integer("to")); }
 Results cast_like(const Call& call) {
-  call.ignore({"saturate", "round_mode"});
-  return cast_to(call.input(0), call.input(1).dtype());
+  return cast_to_element(call, call.element(1) != 0 ? call.element(1) : element_of(call.input(1).dtype()));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "memory/no_memory.hpp"
+#include "onnx/narrow.hpp"
 #include "onnx/table.hpp"
 #include "tern/autograd/tape.hpp"
 #include "tern/modes/device.hpp"
@@ -13,6 +14,7 @@ namespace tern::onnx {
 namespace {
 
 constexpr int deepest_call = 64;
+constexpr auto int16 = static_cast<std::int64_t>(Element::int16);
 
 /// Which node runs, for traces and for the messages of errors.
 class InNode final : public Whereabouts {
@@ -63,6 +65,34 @@ bool sized_by_values(std::string_view type) {
 /// for lists of integers, of which shapes and paddings are made.
 bool spreads(std::string_view type) { return type == "ConstantOfShape" || type == "Expand" || type == "Tile"; }
 bool is_list(const Tensor& x) { return x.dtype() == DType::int64 && x.rank() <= 1; }
+/// Operators that hand elements of any type on, of their first input.
+bool moves(std::string_view type) {
+  constexpr std::string_view all[]{"Identity", "Reshape", "Flatten",  "Squeeze",        "Unsqueeze", "Transpose",
+                                   "Slice",    "Split",   "Concat",   "Expand",         "Tile",      "Gather",
+                                   "GatherND", "Pad",     "Compress", "GatherElements", "Dropout"};
+  return std::ranges::find(all, type) != std::end(all);
+}
+/// Operators that know of elements which no tensor has.
+bool knows_elements(std::string_view type) {
+  constexpr std::string_view all[]{"Cast", "CastLike", "QuantizeLinear", "DequantizeLinear", "Shape", "Size"};
+  return std::ranges::find(all, type) != std::end(all);
+}
+/// Operators that compute with int16 as with int32, of whose results the upper bits are lost.
+bool counts(std::string_view type) {
+  constexpr std::string_view all[]{"Add",        "Sub",
+                                   "Mul",        "Div",
+                                   "Mod",        "Max",
+                                   "Min",        "Sum",
+                                   "Neg",        "Abs",
+                                   "Sign",       "Where",
+                                   "Clip",       "Equal",
+                                   "Greater",    "Less",
+                                   "BitShift",   "BitwiseAnd",
+                                   "BitwiseOr",  "BitwiseXor",
+                                   "BitwiseNot", "GreaterOrEqual",
+                                   "LessOrEqual"};
+  return std::ranges::find(all, type) != std::end(all);
+}
 bool reads_shape(std::string_view type) { return type == "Shape" || type == "Size"; }
 
 const AttributeProto* of_call(const AttributeProto& attribute, const Frame& frame) {
@@ -116,7 +146,8 @@ std::vector<Tensor> Importer::run(const std::vector<Tensor>& given, bool first) 
   budget_ = options_.most_nodes;
   Values values;
   for (const auto& [name, item] : initializers_) values.set(name, item);
-  for (std::size_t i = 0; i < given.size(); ++i) values.set(inputs_[i].name, {.tensor = given[i]});
+  for (std::size_t i = 0; i < given.size(); ++i)
+    values.set(inputs_[i].name, {.tensor = given[i], .element = inputs_[i].element});
   Frame frame{values, model_.opsets};
   run_nodes(model_.graph.nodes, frame);
 
@@ -238,25 +269,49 @@ std::vector<Item> Importer::results_of(const NodeProto& node, const Operator& fu
   const bool shape = node.domain.empty() && reads_shape(node.type);
   bool now = shape || all_known;
 
+  const auto carried = std::ranges::find_if(inputs, [](const Item* each) { return each && each->element != 0; });
+  const bool moved = node.domain.empty() && moves(node.type);
+  const bool counted =
+      carried != inputs.end() && node.domain.empty() && counts(node.type) &&
+      !any([&](const Item& each) { return each.element != int16 && each.tensor.dtype() != DType::boolean; });
+  if (carried != inputs.end()) {
+    const bool same = std::ranges::none_of(inputs, [&](const Item* each) {
+      return each != nullptr && each->element != inputs[0]->element && node.type == "Concat";
+    });
+    if (!(moved && inputs[0] != nullptr && inputs[0]->element != 0 && same) && !counted &&
+        !(node.domain.empty() && knows_elements(node.type)) && !options_.operators.contains(full_name(node)))
+      throw Refusal(message("computes with elements of ", name_of_element((*carried)->element)),
+                    "cast them to float32 or int32 before it");
+  }
   Call::State state{node, opset, inputs, options_.largest_tensor, model_.folder};
   const Call call(state);
   std::vector<Tensor> tensors;
+  const auto made = [&] {
+    Results results = function(call);
+    if (counted && results.at(0).dtype() == DType::int32) {
+      results[0] = wrapped_to(results[0], 16, true, DType::int32);
+      call.makes(int16);
+    }
+    return results;
+  };
   if (now) {
     const operators::Listening nobody(nullptr);
     const Device host(reference_mode());
-    tensors = function(call);
+    tensors = made();
     for (Tensor& each : tensors)
       if (each.defined()) each = own_elements(each, inputs);
     now = !(by_batch && spreads(node.type) && !is_list(tensors.at(0)));
   }
-  if (!now) tensors = function(call);
+  if (!now) tensors = made();
   for (const AttributeProto& attribute : node.attributes)
     if (!state.read.contains(attribute.name))
       throw Refusal(message("has an attribute '", attribute.name, "' that Tern does not know"),
                     "convert the model to a newer operator set");
   std::vector<Item> items;
   for (Tensor& each : tensors) {
-    Item item{.tensor = std::move(each), .known = now};
+    Item item{.tensor = std::move(each),
+              .element = moved && carried != inputs.end() ? inputs[0]->element : state.made,
+              .known = now};
     item.by_batch = now && (by_batch || (shape && !all_known && batch_ && !inputs[0]->parameter));
     item.unsized = !now && (sized_by_values(node.type) || follows_values);
     // What hands a parameter on is one.

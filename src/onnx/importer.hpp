@@ -38,6 +38,7 @@ class Importer {
   struct Input {
     std::string name;
     DType dtype = DType::float32;
+    std::int64_t element = 0;              // as Item has it
     std::vector<std::int64_t> shape = {};  // -1: the batch
   };
 

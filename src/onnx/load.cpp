@@ -6,6 +6,7 @@
 
 #include "onnx/importer.hpp"
 #include "onnx/int8.hpp"
+#include "onnx/narrow.hpp"
 #include "onnx/patterns.hpp"
 #include "onnx/table.hpp"
 #include "tern/graph/passes.hpp"
@@ -81,16 +82,17 @@ void Importer::read_initializers() {
   for (const std::string& name : model_.graph.sparse)
     lacks_.push_back({"", "", message("has a sparse initializer '", name, "'"), "make it dense"});
   for (const TensorProto& proto : model_.graph.initializers) {
-    if (!dtype_of_element(proto.type)) {
+    const bool carried = narrow_of(proto.type) != nullptr;
+    if (!carried && !dtype_of_element(proto.type)) {
       // It may be of no consequence: only its readers are refused.
       initializers_[proto.name] = {.missing = true};
       lack(proto.name, "an initializer", message("has elements of ", name_of_element(proto.type)),
            "no tensor has such elements");
       continue;
     }
-    Item item{.tensor = to_tensor(proto, model_.folder)};
-    item.parameter =
-        options_.trainable && is_floating(item.tensor.dtype()) && item.tensor.rank() > 0 && !fixed.contains(proto.name);
+    Item item{.tensor = to_tensor(proto, model_.folder), .element = carried ? proto.type : 0};
+    item.parameter = !carried && options_.trainable && is_floating(item.tensor.dtype()) && item.tensor.rank() > 0 &&
+                     !fixed.contains(proto.name);
     item.known = !item.parameter;
     if (item.parameter) item.tensor.set_requires_grad();
     initializers_[proto.name] = std::move(item);
@@ -102,19 +104,21 @@ void Importer::read_inputs() {
   for (const ValueProto& value : model_.graph.inputs) {
     if (initializers_.contains(value.name)) continue;  // a default, as old files have them
     if (const auto constant = options_.constants.find(value.name); constant != options_.constants.end()) {
-      initializers_[value.name] = {.tensor = constant->second.detach(), .known = true};
+      initializers_[value.name] = {.tensor = constant->second.detach(),
+                                   .element = narrow_of(value.element) != nullptr ? value.element : 0,
+                                   .known = true};
       continue;
     }
     const auto needs = [&](const std::string& what, const std::string& advice) {
       lack(value.name, "an input", what, advice);
     };
-    const std::optional<DType> dtype = dtype_of_element(value.element);
+    const std::optional<DType> dtype = carrier_of(value.element);
     if (!value.other.empty() || !dtype) {
       needs(message("is ", value.other.empty() ? "of " + name_of_element(value.element) : "a " + value.other),
             "graphs take tensors");
       continue;
     }
-    Input input{.name = value.name, .dtype = *dtype};
+    Input input{.name = value.name, .dtype = *dtype, .element = narrow_of(value.element) ? value.element : 0};
     if (const auto given = options_.shapes.find(value.name); given != options_.shapes.end()) {
       input.shape = given->second;
       if (!input.shape.empty() && input.shape[0] == -1) batches.insert("");

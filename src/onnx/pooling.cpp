@@ -27,11 +27,16 @@ Windows pool_of(const Call& call, const Tensor& x) {
   return windows_of(call, {x.shape().begin() + 2, x.shape().end()}, call.integers("kernel_shape"));
 }
 
-/// Padding that the kernels do not take: more than half of a window, or negative.
-bool beyond_kernels(const Windows& windows) {
-  for (std::size_t d = 0; d < windows.kernel.size(); ++d)
+/// What the kernels do not take: padding of more than half of a window, or negative; rounded up, a window that does not
+/// fit even once.
+bool beyond_kernels(const Windows& windows, const Tensor& x) {
+  for (std::size_t d = 0; d < windows.kernel.size(); ++d) {
     for (const std::int64_t pad : {windows.before[d], windows.after[d]})
       if (pad < 0 || 2 * pad > windows.kernel[d]) return true;
+    const std::int64_t reach = (windows.kernel[d] - 1) * windows.dilation[d] + 1;
+    const std::int64_t whole = x.shape()[static_cast<int>(d) + 2] + windows.before[d] + windows.after[d];
+    if (windows.ceil && reach > whole) return true;
+  }
   return false;
 }
 
@@ -66,14 +71,39 @@ op::Pooled max_pooled(const Tensor& x, const Windows& windows, bool positions) {
   return {narrowed(pooled.values, x.rank()), narrowed(pooled.indices, x.rank())};
 }
 
+/// Positions in a plane of `given`, of positions in a plane of x, to which padding was added that is no longer the
+/// windows' own.
+Tensor positions_in(const Tensor& given, const Tensor& x, const Integers& asked, const Integers& left, bool by_columns,
+                    const Tensor& positions) {
+  const std::size_t dims = asked.size();
+  std::vector<Tensor> along(dims);
+  Tensor rest = positions;
+  for (std::size_t d = dims; d-- > 0;) {
+    const auto size = static_cast<double>(x.size(static_cast<std::int64_t>(d) + 2));
+    const Tensor above = op::floor_divide(rest, size);
+    along[d] = op::sub(op::sub(rest, op::mul(above, size)), static_cast<double>(asked[d] - left[d]));
+    rest = above;
+  }
+  Tensor places;
+  double step = 1;
+  for (std::size_t i = 0; i < dims; ++i) {
+    const std::size_t d = by_columns ? i : dims - 1 - i;
+    const Tensor part = op::mul(along[d], step);
+    places = places.defined() ? op::add(places, part) : part;
+    step *= static_cast<double>(given.size(static_cast<std::int64_t>(d) + 2));
+  }
+  return places;
+}
+
 Results max_pool(const Call& call) {
   Tensor x = call.input(0);
   Windows windows = pool_of(call, x);
   const bool by_columns = call.integer("storage_order", 0) != 0;
   const DType dtype = x.dtype();
   if (!is_floating(dtype)) x = op::cast(x, DType::float32);  // eight bits
-  if (beyond_kernels(windows)) {
-    if (call.wants(1)) call.refuse("has wide padding and wants positions", "leave the positions out");
+  const Tensor given = x;
+  const Windows asked = windows;
+  if (beyond_kernels(windows, x)) {
     windows = extended(windows, x);
     x = padded(x, windows, -std::numeric_limits<double>::infinity());
     windows.before.assign(windows.kernel.size(), 0);
@@ -83,20 +113,16 @@ Results max_pool(const Call& call) {
   const Tensor values = dtype == x.dtype() ? pooled.values : op::cast(pooled.values, dtype);
   if (!call.wants(1)) return {values};
   // Positions in the whole tensor, in the order of rows or of columns.
-  Tensor places = pooled.indices;
-  if (by_columns && x.rank() > 4) call.refuse("has positions by columns in three dimensions", "leave them out");
-  if (by_columns && x.rank() == 4) {
-    const auto h = static_cast<double>(x.size(2)), w = static_cast<double>(x.size(3));
-    const Tensor rows = op::floor_divide(places, w);
-    places = op::add(op::mul(op::sub(places, op::mul(rows, w)), h), rows);
-  }
+  const Tensor places = windows.before == asked.before && !by_columns
+                            ? pooled.indices
+                            : positions_in(given, x, asked.before, windows.before, by_columns, pooled.indices);
   std::int64_t plane = 1;
-  Shape shape{x.size(0), x.size(1)};
-  for (int d = 2; d < x.rank(); ++d) {
-    plane *= x.shape()[d];
+  Shape shape{given.size(0), given.size(1)};
+  for (int d = 2; d < given.rank(); ++d) {
+    plane *= given.size(d);
     shape.push_back(1);
   }
-  const Tensor first = op::mul(arange(0, x.size(0) * x.size(1)), static_cast<double>(plane));
+  const Tensor first = op::mul(arange(0, given.size(0) * given.size(1)), static_cast<double>(plane));
   return {values, op::add(places, op::reshape(first, shape))};
 }
 
@@ -143,7 +169,7 @@ Results average_pool(const Call& call) {
   const Windows windows = pool_of(call, x);
   const bool with_padding = call.integer("count_include_pad", 0) != 0;
   const bool dilated = std::ranges::any_of(windows.dilation, [](std::int64_t each) { return each != 1; });
-  if (dilated || beyond_kernels(windows)) return {average_by_sums(x, windows, with_padding)};
+  if (dilated || beyond_kernels(windows, x)) return {average_by_sums(x, windows, with_padding)};
   const bool uneven = windows.before != windows.after;
   if (x.rank() == 5) {
     op::AvgPool3dOptions options{.stride = triple_of(windows.stride),

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "onnx/model.hpp"
+#include "onnx/narrow.hpp"
 #include "onnx/windows.hpp"
 
 namespace tern::onnx {
@@ -41,15 +42,16 @@ std::pair<double, double> range_of(const Call& call, DType dtype) {
   call.refuse(message("quantizes to ", dtype), "uint8 or int8");
 }
 
-DType quantized_dtype(const Call& call, int zero) {
-  if (call.has(zero)) {
-    call.ignore({"output_dtype"});
-    return call.input(zero).dtype();
-  }
+/// The type of quantized elements: that of the zero points, else an attribute's, else uint8.
+std::int64_t quantized_element(const Call& call, int zero) {
   const std::int64_t type = call.integer("output_dtype", 0);
-  const std::optional<DType> dtype = dtype_of_element(type == 0 ? 2 : type);
-  if (!dtype) call.refuse(message("makes elements of ", name_of_element(type)), "uint8 or int8");
-  return *dtype;
+  const std::int64_t own = !call.has(zero)           ? 0
+                           : call.element(zero) != 0 ? call.element(zero)
+                                                     : element_of(call.input(zero).dtype());
+  if (own != 0 && type != 0 && own != type)
+    call.refuse(message("makes ", name_of_element(type), " with zero points of ", name_of_element(own)),
+                "repair the file");
+  return own != 0 ? own : type != 0 ? type : element_of(DType::uint8);
 }
 
 /// round(x / scale) + zero within the range of the dtype; all are of one floating dtype.
@@ -61,18 +63,27 @@ Tensor quantized(const Call& call, const Tensor& x, const Tensor& scale, const T
 }
 
 Results quantize_linear(const Call& call) {
-  call.ignore({"saturate"});
+  const bool saturate = call.integer("saturate", 1) != 0;
   const Tensor& x = call.input(0);
   const std::int64_t axis = call.integer("axis", 1), block = call.integer("block_size", 0);
-  const std::int64_t precision = call.integer("precision", 0);
-  const DType dtype = quantized_dtype(call, 2);
+  const std::int64_t precision = call.integer("precision", 0), element = quantized_element(call, 2);
+  const Narrow* narrow = narrow_of(element);
   const DType inside = precision == 0 ? call.input(1).dtype() : dtype_of_element(precision).value_or(DType::float32);
   const Tensor scale = as(spread(call, call.input(1), x, axis, block), inside);
   Tensor zero;
   if (call.has(2)) zero = as(spread(call, as(call.input(2), DType::float32), x, axis, block), DType::float32);
-  const auto [low, high] = range_of(call, dtype);
-  const Tensor ratio = op::round(as(op::div(as(x, inside), scale), DType::float32));
-  return {op::cast(op::clamp(zero.defined() ? op::add(ratio, zero) : ratio, low, high), dtype)};
+  const auto moved = [&](const Tensor& ratio) { return zero.defined() ? op::add(ratio, zero) : ratio; };
+  const Tensor ratio = as(op::div(as(x, inside), scale), DType::float32);
+  if (narrow != nullptr) {
+    call.makes(element);
+    if (narrow->floating()) return {narrowed_to(*narrow, moved(ratio), saturate)};
+    return {op::cast(op::clamp(moved(op::round(ratio)), narrow->low(), narrow->high()), narrow->carrier)};
+  }
+  const std::optional<DType> dtype = dtype_of_element(element);
+  if (!dtype)
+    call.refuse(message("makes elements of ", name_of_element(element)), "uint8, int8, or what has fewer bits");
+  const auto [low, high] = range_of(call, *dtype);
+  return {op::cast(op::clamp(moved(op::round(ratio)), low, high), *dtype)};
 }
 
 Results dequantize_linear(const Call& call) {

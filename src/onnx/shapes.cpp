@@ -105,9 +105,11 @@ Results slice(const Call& call) {
     call.refuse("has begins, ends, axes and steps of different numbers", "repair the file");
   constexpr std::int64_t far = std::int64_t{1} << 40;
   for (std::size_t i = 0; i < begins.size(); ++i) {
-    const std::int64_t begin = std::clamp(begins[i], -far, far);
+    const int axis = axis_of(call, axes[i], x.rank());
+    std::int64_t begin = std::clamp(begins[i], -far, far);
+    if (steps[i] < 0 && begin < -x.size(axis)) begin = 0;  // ONNX has it on the first element, NumPy before it
     const std::int64_t end = ends[i] >= far ? std::numeric_limits<std::int64_t>::max() : std::max(ends[i], -far);
-    x = op::slice(x, axis_of(call, axes[i], x.rank()), begin, end, steps[i]);
+    x = op::slice(x, axis, begin, end, steps[i]);
   }
   return {x};
 }

@@ -7,6 +7,8 @@
 #include <filesystem>
 
 #include "onnx/model.hpp"
+#include "onnx/narrow.hpp"
+#include "tern/core/convert.hpp"
 #include "tern/io/file.hpp"
 #include "tern/onnx/onnx.hpp"
 #include "tern/tensor/create.hpp"
@@ -141,7 +143,8 @@ std::int64_t element_of(DType dtype) {
 }
 
 Tensor to_tensor(const TensorProto& proto, const std::string& folder) {
-  const std::optional<DType> dtype = dtype_of_element(proto.type);
+  const Narrow* narrow = narrow_of(proto.type);
+  const std::optional<DType> dtype = carrier_of(proto.type);
   expects<DTypeError>(dtype.has_value(), "tensor '", proto.name, "' has elements of ", name_of_element(proto.type));
   const auto fits = [&](bool fit, auto&&... parts) {
     expects<FileError>(fit, "ONNX: tensor '", proto.name, "': ", parts...);
@@ -154,7 +157,7 @@ Tensor to_tensor(const TensorProto& proto, const std::string& folder) {
   } catch (const ShapeError& error) {
     fits(false, error.what());
   }
-  const std::size_t bytes = byte_count(shape, size_of(*dtype));
+  const std::size_t bytes = narrow != nullptr ? (count * narrow->bits + 7) / 8 : byte_count(shape, size_of(*dtype));
   std::string own;
   std::string_view raw = proto.raw;
   bool has_raw = proto.has_raw;
@@ -164,13 +167,33 @@ Tensor to_tensor(const TensorProto& proto, const std::string& folder) {
     has_raw = true;
   }
   // Nothing is allocated before the file is known to have that much.
+  if (narrow != nullptr && !has_raw) {  // as bytes, one in each number, but for types of 16 bits
+    const bool wide = narrow->bits > 8;
+    const std::size_t numbers = wide ? count : bytes;
+    fits(proto.integers.size() == numbers, proto.integers.size(), " numbers for ", shape, " of ",
+         name_of_element(proto.type), ", expected ", numbers);
+    for (const std::int64_t number : proto.integers) {
+      own.push_back(static_cast<char>(number & 0xff));
+      if (wide) own.push_back(static_cast<char>((number >> 8) & 0xff));
+    }
+    raw = own;
+    has_raw = true;
+  }
   if (has_raw) {
-    fits(raw.size() == bytes, raw.size(), " bytes for ", shape, " of ", *dtype);
+    fits(raw.size() == bytes, raw.size(), " bytes for ", shape, " of ", name_of_element(proto.type));
   } else {
     const std::size_t given = *dtype == DType::float32   ? proto.floats.size()
                               : *dtype == DType::float64 ? proto.doubles.size()
                                                          : proto.integers.size();
     fits(given == count, given, " numbers for ", shape, " of ", *dtype);
+  }
+  if (narrow != nullptr) {
+    std::vector<double> values;
+    for (const unsigned bits : unpacked(*narrow, raw, count)) values.push_back(decoded(*narrow, bits));
+    Tensor tensor(shape, *dtype);
+    with_type_of(*dtype,
+                 [&]<class T>(T) { std::ranges::transform(values, tensor.write<T>().begin(), convert<T, double>); });
+    return tensor;
   }
   Tensor tensor(shape, *dtype);
   with_type_of(*dtype, [&]<class T>(T) { fill(tensor.write<T>(), proto, raw, has_raw); });

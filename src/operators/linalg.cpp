@@ -70,16 +70,7 @@ Tensor det(const Tensor& x) {
     if (recording(wide))
       record("det", out, {wide}, [x = Saved(wide)](const Tensor& grad) {
         std::vector<Matrix> all = matrices_of(x.get());
-        for (Matrix& one : all) {
-          Matrix inverse(0, 0);
-          if (!host::inverted(Matrix(one), inverse)) {
-            one = host::cofactors(one);
-            continue;
-          }
-          const double value = host::determinant(one);
-          for (std::int64_t i = 0; i < one.rows; ++i)
-            for (std::int64_t j = 0; j < one.rows; ++j) one(i, j) = value * inverse(j, i);
-        }
+        for (Matrix& one : all) one = host::cofactors(one);
         const std::int64_t n = x.get().size(-1);
         return Gradients{mul(joined(x.get(), all, {n, n}), grad.unsqueeze(-1).unsqueeze(-1))};
       });

@@ -28,6 +28,13 @@ Matrix transposed(const Matrix& a) {
   return result;
 }
 
+// The largest element of a column from a row on: what is divided by it has squares within the range.
+double top_of(const Matrix& a, std::int64_t column, std::int64_t from = 0) {
+  double top = 0;
+  for (std::int64_t i = from; i < a.rows; ++i) top = std::max(top, std::abs(a(i, column)));
+  return top;
+}
+
 }  // namespace
 
 double determinant(Matrix a) {
@@ -47,14 +54,18 @@ double determinant(Matrix a) {
 }
 
 Matrix cofactors(const Matrix& a) {
-  Matrix result(a.rows, a.rows);
-  for (std::int64_t i = 0; i < a.rows; ++i)
-    for (std::int64_t j = 0; j < a.rows; ++j) {
-      Matrix minor(a.rows - 1, a.rows - 1);
-      for (std::int64_t p = 0; p < minor.rows; ++p)
-        for (std::int64_t q = 0; q < minor.rows; ++q) minor(p, q) = a(p + (p >= i), q + (q >= j));
-      result(i, j) = ((i + j) % 2 == 0 ? 1 : -1) * determinant(minor);
-    }
+  // det(U V^T) U diag(product of the other singular values) V^T: as accurate where a is nearly singular.
+  const std::int64_t n = a.rows;
+  Matrix u(0, 0), s(0, 0), v(0, 0), result(n, n);
+  decomposed(a, u, s, v);
+  const double sign = std::round(determinant(u) * determinant(v));
+  for (std::int64_t k = 0; k < n; ++k) {
+    double others = sign;
+    for (std::int64_t i = 0; i < n; ++i)
+      if (i != k) others *= s(0, i);
+    for (std::int64_t i = 0; i < n; ++i)
+      for (std::int64_t j = 0; j < n; ++j) result(i, j) += others * u(i, k) * v(k, j);
+  }
   return result;
 }
 
@@ -103,11 +114,14 @@ void orthogonalised(const Matrix& a, Matrix& q, Matrix& r) {
   for (std::int64_t k = 0; k < count; ++k) {
     std::vector<double> v(static_cast<std::size_t>(m), 0);
     double rest = 0;
-    for (std::int64_t i = k + 1; i < m; ++i) rest += work(i, k) * work(i, k);
-    if (rest > 0) {  // else the column is done, and keeps its sign, as in LAPACK
-      const double size = std::sqrt(rest + work(k, k) * work(k, k));
-      for (std::int64_t i = k; i < m; ++i) v[static_cast<std::size_t>(i)] = work(i, k);
-      v[static_cast<std::size_t>(k)] += work(k, k) < 0 ? -size : size;
+    const double top = top_of(work, k, k);
+    for (std::int64_t i = k; i < m; ++i) v[static_cast<std::size_t>(i)] = top > 0 ? work(i, k) / top : work(i, k);
+    const double first = v[static_cast<std::size_t>(k)];
+    for (std::int64_t i = k + 1; i < m; ++i) rest += v[static_cast<std::size_t>(i)] * v[static_cast<std::size_t>(i)];
+    if (rest == 0) std::ranges::fill(v, 0);  // the column is done, and keeps its sign, as in LAPACK
+    if (rest > 0) {
+      const double size = std::sqrt(rest + first * first);
+      v[static_cast<std::size_t>(k)] += first < 0 ? -size : size;
       double square = 0;
       for (const double each : v) square += each * each;
       for (double& each : v) each *= std::sqrt(2 / square);
@@ -151,14 +165,18 @@ void decomposed(const Matrix& a, Matrix& u, Matrix& s, Matrix& v) {
     for (std::int64_t p = 0; p < n; ++p)
       for (std::int64_t q = p + 1; q < n; ++q) {
         double first = 0, second = 0, common = 0;
+        const double left_top = top_of(work, p), right_top = top_of(work, q);
+        if (left_top == 0 || right_top == 0) continue;
         for (std::int64_t i = 0; i < m; ++i) {
-          first += work(i, p) * work(i, p);
-          second += work(i, q) * work(i, q);
-          common += work(i, p) * work(i, q);
+          const double left = work(i, p) / left_top, right = work(i, q) / right_top;
+          first += left * left;
+          second += right * right;
+          common += left * right;
         }
         if (!(std::abs(common) > 1e-15 * std::sqrt(first * second))) continue;
         done = false;
-        const double zeta = (second - first) / (2 * common);
+        const double ratio = right_top / left_top;
+        const double zeta = (second * ratio - first / ratio) / (2 * common);
         const double t = (zeta < 0 ? -1 : 1) / (std::abs(zeta) + std::sqrt(1 + zeta * zeta));
         const double cosine = 1 / std::sqrt(1 + t * t), sine = cosine * t;
         const auto rotate = [&](Matrix& of, std::int64_t rows) {
@@ -174,8 +192,10 @@ void decomposed(const Matrix& a, Matrix& u, Matrix& s, Matrix& v) {
   }
   std::vector<double> sizes(static_cast<std::size_t>(n), 0);
   for (std::int64_t j = 0; j < n; ++j) {
-    for (std::int64_t i = 0; i < m; ++i) sizes[static_cast<std::size_t>(j)] += work(i, j) * work(i, j);
-    sizes[static_cast<std::size_t>(j)] = std::sqrt(sizes[static_cast<std::size_t>(j)]);
+    double& size = sizes[static_cast<std::size_t>(j)];
+    const double top = top_of(work, j);
+    for (std::int64_t i = 0; i < m; ++i) size += top > 0 ? work(i, j) / top * (work(i, j) / top) : work(i, j);
+    size = std::sqrt(size) * (top > 0 ? top : 1);
   }
   std::vector<std::int64_t> order(static_cast<std::size_t>(n));
   std::iota(order.begin(), order.end(), 0);

@@ -153,3 +153,44 @@ TEST_CASE("onnx: what does not follow the batch in a line is not written as one"
   CHECK(net(ones({2, 3})).shape() == Shape{1, 3});
   CHECK_THROWS_AS(net(ones({6, 3})), ShapeError);
 }
+
+TEST_CASE("onnx: a slice backwards from before the first element begins on it", "[onnx]") {
+  const Tensor x = tern::tensor({1.0F, 2.0F, 3.0F});
+  const auto backwards = [&](std::int64_t begin) {
+    Model model(13);
+    model.input("x", {"3"}).output("y");
+    for (const auto& [name, value] :
+         {std::pair("b", begin), {"e", std::int64_t{-100}}, {"a", std::int64_t{0}}, {"s", std::int64_t{-2}}})
+      model.initializer(name, tern::tensor<std::int64_t>({value}));
+    return model.add(node("Slice", {"x", "b", "e", "a", "s"}, {"y"})).read().run({x})[0].values();
+  };
+  CHECK(backwards(-8) == bytes({1}));
+  CHECK(backwards(-3) == bytes({1}));
+  CHECK(backwards(-1) == bytes({3, 1}));
+  CHECK(backwards(9) == bytes({3, 1}));
+}
+
+TEST_CASE("onnx: positions of a pool with wide padding, and by columns in three dimensions", "[onnx]") {
+  const Tensor x = tern::tensor({1.0F, 9.0F, 3.0F, 4.0F, 5.0F, 6.0F}).reshape({1, 1, 2, 3});
+  const std::vector<onnx::AttributeProto> wide{attribute("kernel_shape", test::Integers{3, 3}),
+                                               attribute("pads", test::Integers{2, 2, 2, 2}),
+                                               attribute("strides", test::Integers{2, 2})};
+  const std::vector<Tensor> pooled = run("MaxPool", {x}, wide, 2);
+  CHECK(pooled[0].values() == bytes({1, 9, 3, 4, 9, 6}));  // 2 x 3 windows
+  CHECK(pooled[1].values() == bytes({0, 1, 2, 3, 1, 5}));
+
+  const Tensor volume = op::reshape(op::cast(arange(0, 8), DType::float32), {1, 1, 2, 2, 2});
+  const std::vector<Tensor> one =
+      run("MaxPool", {volume},
+          {attribute("kernel_shape", test::Integers{1, 1, 1}), attribute("storage_order", std::int64_t{1})}, 2);
+  CHECK(one[1].values() == bytes({0, 4, 2, 6, 1, 5, 3, 7}));
+}
+
+TEST_CASE("onnx: rounded up, a window that fits nowhere is one output", "[onnx]") {
+  const std::vector<onnx::AttributeProto> attributes{attribute("kernel_shape", test::Integers{4}),
+                                                     attribute("strides", test::Integers{2}),
+                                                     attribute("ceil_mode", std::int64_t{1})};
+  const Tensor x = tern::tensor({1.0F, 2.0F, 6.0F}).reshape({1, 1, 3});
+  CHECK(run("MaxPool", {x}, attributes)[0].values() == bytes({6}));
+  CHECK(run("AveragePool", {x}, attributes)[0].values() == bytes({3}));
+}

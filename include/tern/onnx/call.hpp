@@ -33,6 +33,12 @@ class Call {
   /// All inputs, none of which may be left out.
   std::vector<Tensor> all_inputs() const;
 
+  /// ONNX's number of the type of an input's elements where no tensor has it (int4, float8e5m2, ...) and a wider dtype
+  /// carries its values; else 0.
+  std::int64_t element(int i) const;
+  /// The results have such elements.
+  void makes(std::int64_t element) const;
+
   /// Whether the values of an input are known while the model is read.
   bool knows(int i) const;
   /// The values of an input of int64 or int32, which must be known.
