@@ -113,7 +113,7 @@ Results max_pool(const Call& call) {
   const Tensor values = dtype == x.dtype() ? pooled.values : op::cast(pooled.values, dtype);
   if (!call.wants(1)) return {values};
   // Positions in the whole tensor, in the order of rows or of columns.
-  const Tensor places = windows.before == asked.before && !by_columns
+  const Tensor places = x.shape() == given.shape() && !by_columns
                             ? pooled.indices
                             : positions_in(given, x, asked.before, windows.before, by_columns, pooled.indices);
   std::int64_t plane = 1;

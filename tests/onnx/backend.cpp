@@ -82,7 +82,7 @@ bool decides(const onnx::OnnxError& error) {
 
 /// What else there is to say of a case.
 struct Notes {
-  bool constants = false;
+  bool constants = false, carried = false;
   std::string saving;
 };
 
@@ -130,6 +130,8 @@ std::string run(const Case& one, const std::string& saved, Notes& notes) {
       return "";
     }();
     if (!kinds.empty()) return "refused\t" + kinds;
+    for (const std::vector<onnx::ValueProto>* values : {&model.graph.inputs, &model.graph.outputs})
+      for (const onnx::ValueProto& value : *values) notes.carried |= onnx::narrow_of(value.element) != nullptr;
     const std::vector<Tensor> inputs = tensors_of(folder, "input"), expected = tensors_of(folder, "output");
     std::optional<graph::Graph> graph;
     std::vector<Tensor> given;
@@ -191,7 +193,7 @@ int main(int argc, char** argv) {
       if (c == '\n') c = ' ';
     for (char& c : notes.saving)
       if (c == '\n') c = ' ';
-    std::cout << one.name << '\t' << outcome << '\t' << (notes.constants ? "constants" : "") << '\t' << notes.saving
-              << std::endl;
+    std::cout << one.name << '\t' << outcome << '\t' << (notes.constants ? "constants" : "")
+              << (notes.carried ? "carried" : "") << '\t' << notes.saving << std::endl;
   }
 }

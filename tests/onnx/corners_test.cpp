@@ -179,6 +179,12 @@ TEST_CASE("onnx: positions of a pool with wide padding, and by columns in three 
   CHECK(pooled[0].values() == bytes({1, 9, 3, 4, 9, 6}));  // 2 x 3 windows
   CHECK(pooled[1].values() == bytes({0, 1, 2, 3, 1, 5}));
 
+  const std::vector<Tensor> behind =
+      run("MaxPool", {x},
+          {attribute("kernel_shape", test::Integers{1, 3}), attribute("pads", test::Integers{0, 0, 0, 2})}, 2);
+  CHECK(behind[0].values() == bytes({9, 9, 3, 6, 6, 6}));
+  CHECK(behind[1].values() == bytes({1, 1, 2, 5, 5, 5}));
+
   const Tensor volume = op::reshape(op::cast(arange(0, 8), DType::float32), {1, 1, 2, 2, 2});
   const std::vector<Tensor> one =
       run("MaxPool", {volume},
