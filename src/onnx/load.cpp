@@ -112,7 +112,7 @@ void Importer::read_inputs() {
     const auto needs = [&](const std::string& what, const std::string& advice) {
       lack(value.name, "an input", what, advice);
     };
-    const std::optional<DType> dtype = carrier_of(value.element);
+    const std::optional<DType> dtype = holding_dtype(value.element);
     if (!value.other.empty() || !dtype) {
       needs(message("is ", value.other.empty() ? "of " + name_of_element(value.element) : "a " + value.other),
             "graphs take tensors");

@@ -61,8 +61,8 @@ const Narrow* narrow_of(std::int64_t type) {
   return nullptr;
 }
 
-std::optional<DType> carrier_of(std::int64_t type) {
-  if (const Narrow* narrow = narrow_of(type)) return narrow->carrier;
+std::optional<DType> holding_dtype(std::int64_t type) {
+  if (const Narrow* narrow = narrow_of(type)) return narrow->dtype;
   return dtype_of_element(type);
 }
 
@@ -106,15 +106,15 @@ Tensor wrapped_to(const Tensor& given, int bits, bool sign, DType dtype) {
 
 Tensor narrowed_to(const Narrow& narrow, const Tensor& given, bool saturate, const std::string& round_mode) {
   if (!narrow.floating()) {
-    if (given.dtype() == DType::boolean) return op::cast(given, narrow.carrier);
+    if (given.dtype() == DType::boolean) return op::cast(given, narrow.dtype);
     const Tensor whole = is_floating(given.dtype()) ? op::cast(given, DType::int64) : given;
-    return wrapped_to(whole, narrow.bits, narrow.sign, narrow.carrier);
+    return wrapped_to(whole, narrow.bits, narrow.sign, narrow.dtype);
   }
   // In float64, where every step is exact.
   const Tensor x = op::cast(given, DType::float64), size = op::abs(x);
   const double least = std::ldexp(1, (narrow.mantissa == 0 ? 0 : 1) - narrow.bias);
   const Tensor power = power_below(size, least, narrow.exponent);
-  if (narrow.mantissa == 0) return op::cast(power_of_two(x, power, narrow, saturate, round_mode), narrow.carrier);
+  if (narrow.mantissa == 0) return op::cast(power_of_two(x, power, narrow, saturate, round_mode), narrow.dtype);
   // A sum with a number whose last digit is the step of the type rounds to nearest even.
   const Tensor large = op::mul(power, std::ldexp(1, 52 - narrow.mantissa));
   Tensor y = op::sub(op::add(size, large), large);
@@ -126,7 +126,7 @@ Tensor narrowed_to(const Narrow& narrow, const Tensor& given, bool saturate, con
   // Zeros keep their sign where the type has both.
   y = narrow.special == Special::negative_zero ? op::add(y, 0.0) : op::where(op::equal(x, 0.0), x, y);
   return op::cast(narrow.special == Special::none ? op::where(op::isnan(x), 0.0, y) : op::where(op::isnan(x), x, y),
-                  narrow.carrier);
+                  narrow.dtype);
 }
 
 }  // namespace tern::onnx

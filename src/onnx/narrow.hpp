@@ -11,7 +11,7 @@ namespace tern::onnx {
 
 struct Narrow {
   std::int64_t type;  ///< ONNX's number
-  DType carrier;
+  DType dtype;        ///< of a tensor with such values
   int bits;
   bool sign;
   // Of a floating type; no mantissa and no sign is a power of two.
@@ -27,14 +27,14 @@ struct Narrow {
 /// Null for types that tensors have, or that nothing carries.
 const Narrow* narrow_of(std::int64_t type);
 /// The dtype of a tensor with such elements: their own, or the one that carries them.
-std::optional<DType> carrier_of(std::int64_t type);
+std::optional<DType> holding_dtype(std::int64_t type);
 
 /// The number that these bits stand for.
 double decoded(const Narrow& narrow, unsigned bits);
 /// The elements of packed bytes: the first one has the lowest bits.
 std::vector<unsigned> unpacked(const Narrow& narrow, std::string_view bytes, std::size_t count);
 
-/// x in the carrier, with values of the type, as ONNX's Cast has it. Integers lose their upper bits; floats round to
+/// x in that dtype, with values of the type, as ONNX's Cast has it. Integers lose their upper bits; floats round to
 /// nearest even, and beyond the largest become it, or infinity or NaN where they do not saturate. `round_mode` is "up",
 /// "down" or "nearest", for powers of two.
 Tensor narrowed_to(const Narrow& narrow, const Tensor& x, bool saturate = true, const std::string& round_mode = "up");

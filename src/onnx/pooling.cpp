@@ -73,15 +73,15 @@ op::Pooled max_pooled(const Tensor& x, const Windows& windows, bool positions) {
 
 /// Positions in a plane of `given`, of positions in a plane of x, to which padding was added that is no longer the
 /// windows' own.
-Tensor positions_in(const Tensor& given, const Tensor& x, const Integers& asked, const Integers& left, bool by_columns,
-                    const Tensor& positions) {
-  const std::size_t dims = asked.size();
+Tensor positions_in(const Tensor& given, const Tensor& x, const Integers& requested, const Integers& left,
+                    bool by_columns, const Tensor& positions) {
+  const std::size_t dims = requested.size();
   std::vector<Tensor> along(dims);
   Tensor rest = positions;
   for (std::size_t d = dims; d-- > 0;) {
     const auto size = static_cast<double>(x.size(static_cast<std::int64_t>(d) + 2));
     const Tensor above = op::floor_divide(rest, size);
-    along[d] = op::sub(op::sub(rest, op::mul(above, size)), static_cast<double>(asked[d] - left[d]));
+    along[d] = op::sub(op::sub(rest, op::mul(above, size)), static_cast<double>(requested[d] - left[d]));
     rest = above;
   }
   Tensor places;
@@ -102,7 +102,7 @@ Results max_pool(const Call& call) {
   const DType dtype = x.dtype();
   if (!is_floating(dtype)) x = op::cast(x, DType::float32);  // eight bits
   const Tensor given = x;
-  const Windows asked = windows;
+  const Windows requested = windows;
   if (beyond_kernels(windows, x)) {
     windows = extended(windows, x);
     x = padded(x, windows, -std::numeric_limits<double>::infinity());
@@ -115,7 +115,7 @@ Results max_pool(const Call& call) {
   // Positions in the whole tensor, in the order of rows or of columns.
   const Tensor places = x.shape() == given.shape() && !by_columns
                             ? pooled.indices
-                            : positions_in(given, x, asked.before, windows.before, by_columns, pooled.indices);
+                            : positions_in(given, x, requested.before, windows.before, by_columns, pooled.indices);
   std::int64_t plane = 1;
   Shape shape{given.size(0), given.size(1)};
   for (int d = 2; d < given.rank(); ++d) {

@@ -77,7 +77,7 @@ Results quantize_linear(const Call& call) {
   if (narrow != nullptr) {
     call.makes(element);
     if (narrow->floating()) return {narrowed_to(*narrow, moved(ratio), saturate)};
-    return {op::cast(op::clamp(moved(op::round(ratio)), narrow->low(), narrow->high()), narrow->carrier)};
+    return {op::cast(op::clamp(moved(op::round(ratio)), narrow->low(), narrow->high()), narrow->dtype)};
   }
   const std::optional<DType> dtype = dtype_of_element(element);
   if (!dtype)

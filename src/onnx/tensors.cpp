@@ -144,7 +144,7 @@ std::int64_t element_of(DType dtype) {
 
 Tensor to_tensor(const TensorProto& proto, const std::string& folder) {
   const Narrow* narrow = narrow_of(proto.type);
-  const std::optional<DType> dtype = carrier_of(proto.type);
+  const std::optional<DType> dtype = holding_dtype(proto.type);
   expects<DTypeError>(dtype.has_value(), "tensor '", proto.name, "' has elements of ", name_of_element(proto.type));
   const auto fits = [&](bool fit, auto&&... parts) {
     expects<FileError>(fit, "ONNX: tensor '", proto.name, "': ", parts...);

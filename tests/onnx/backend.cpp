@@ -121,11 +121,11 @@ std::string run(const Case& one, const std::string& saved, Notes& notes) {
     const auto kinds = [&]() -> std::string {
       for (const onnx::ValueProto& value : model.graph.inputs) {
         if (!value.other.empty()) return "inputs: a " + value.other;
-        if (!onnx::carrier_of(value.element)) return "inputs: " + onnx::name_of_element(value.element);
+        if (!onnx::holding_dtype(value.element)) return "inputs: " + onnx::name_of_element(value.element);
       }
       for (const onnx::ValueProto& value : model.graph.outputs) {
         if (!value.other.empty()) return "outputs: a " + value.other;
-        if (!onnx::carrier_of(value.element)) return "outputs: " + onnx::name_of_element(value.element);
+        if (!onnx::holding_dtype(value.element)) return "outputs: " + onnx::name_of_element(value.element);
       }
       return "";
     }();
