@@ -6,7 +6,6 @@
 #include <exception>
 
 #include "cuda/branches.cuh"
-#include "cuda/chains.cuh"
 #include "cuda/recording.cuh"
 
 namespace tern::cuda {
@@ -63,8 +62,6 @@ void launch_all_waiting(Stream& stream) {
 }  // namespace
 
 cudaStream_t queue_of(void* stream) {
-  if (chained) [[unlikely]]
-    end_chain(stream);
   if (branching == nullptr || branching->handle != stream) [[likely]]
     return static_cast<cudaStream_t>(stream);
   // The caller queues something that cannot wait: it comes after what waits.
@@ -86,7 +83,6 @@ void keep_waiting(Waiting waiting) { branching->branches.back().waiting.push_bac
 bool may_fork(const Context& context) { return branching == nullptr && recording(context); }
 
 cudaStream_t fork(const Context& context) {
-  end_chain(context.stream);
   Stream& stream = stream_state(context.stream);
   check(cudaEventRecord(stream.forked, stream.handle), "recording an event");
   check(cudaStreamWaitEvent(stream.sides[0], stream.forked), "ordering two streams");
@@ -101,7 +97,6 @@ void join(const Context& context) {
 
 void next_branch(void* stream_handle) {
   Stream& stream = stream_state(stream_handle);
-  end_chain(stream_handle);
   if (branching == nullptr) {
     check(cudaEventRecord(stream.forked, stream.handle), "recording an event");
     branching = &stream;

@@ -1,6 +1,5 @@
 #include <memory>
 
-#include "cuda/chains.cuh"
 #include "cuda/cuda.hpp"
 #include "cuda/recording.cuh"
 
@@ -74,7 +73,6 @@ void abandon(void* stream_handle) {
   Stream& stream = stream_state(stream_handle);
   Recording* recording = stream.recording.load();
   if (recording == nullptr) return;
-  drop_chain();
   {
     const std::lock_guard gate(stream.gate);
     cudaGraph_t graph = nullptr;
@@ -90,11 +88,6 @@ void* end(void* stream_handle) {
   Stream& stream = stream_state(stream_handle);
   Recording* recording = stream.recording.load();
   expects(recording != nullptr, "cuda: this thread is not recording a step");
-  try {
-    end_chain(stream_handle);
-  } catch (...) {
-    recording->failure = std::current_exception();
-  }
   std::unique_lock gate(stream.gate);
   cudaError_t status = cudaStreamEndCapture(stream.handle, &recording->graph);
   close_recording(stream);

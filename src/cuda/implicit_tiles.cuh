@@ -15,7 +15,6 @@
 #include "cuda/async_copy.cuh"
 #include "cuda/choice.cuh"
 #include "cuda/elementwise.cuh"
-#include "cuda/tensor_cores.cuh"
 #include "tern/kernels/conv.hpp"
 
 namespace tern::cuda::implicit_tiles {
@@ -286,29 +285,26 @@ struct WarpSums {
     }
   }
   __device__ __forceinline__ void write(Sum* to) const {
-    each_pair(sum, lane, [&](int row, int column, Sum one, Sum next) {
-      *reinterpret_cast<Pack<Sum, 2>*>(to + (in_m + row) * Tile::pitch + in_n + column) = {{one, next}};
-    });
+#pragma unroll
+    for (int m = 0; m < blocks_m; ++m)
+#pragma unroll
+      for (int n = 0; n < blocks_n; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          to[(in_m + m * 16 + i / 2 * 8 + lane / 4) * Tile::pitch + in_n + n * 8 + lane % 4 * 2 + i % 2] = sum[m][n][i];
   }
 };
 
-/// Before x is read.
-struct BeginKernel {
-  static constexpr bool weights_first = false;  ///< whether weights may be read before
-  __device__ __forceinline__ void operator()() const { begin_kernel(); }
-};
-
-/// A block's part, the `rank`-th of the sum, of a tile, which may not exist. A thread finishes four output channels,
-/// from o on, of several positions: Channels(o) has what it reads of them, fetch(position) what it reads for one
-/// position, and finish(position, sums, fetched) writes the results. The last channels may not exist. Adjacent blocks
-/// of a cluster share a tile: they finish a share each, and add the parts in their order.
-template <class Tile, int Unit, class Cores, class Channels, class Product, class Begin>
-__device__ __forceinline__ void run_tile(std::uint8_t* ring, const Product& product, int tile, int rank,
-                                         const Begin& before_x) {
+/// A block's tile. A thread finishes four output channels, from o on, of several positions: Channels(o) has what it
+/// reads of them, fetch(position) what it reads for one position, and finish(position, sums, fetched) writes the
+/// results. The last channels may not exist. Blocks of a cluster finish a share each, and add the parts in their order.
+template <class Tile, int Unit, class Cores, class Channels, class Product>
+__device__ __forceinline__ void run_tile(std::uint8_t* ring, const Product& product) {
   const Factors& p = product.factors;
   using Sum = typename Cores::Sum;
   constexpr bool clears = !std::is_same_v<Cores, Bytes>;
   Row* const rows = reinterpret_cast<Row*>(ring + Tile::ring_bytes);
+  const int rank = static_cast<int>(blockIdx.x) % p.split, tile = static_cast<int>(blockIdx.x) / p.split;
   const int first_row = tile / p.tiles_n * Tile::rows, first_column = tile % p.tiles_n * Tile::columns;
   for (int i = static_cast<int>(threadIdx.x); i < Tile::rows; i += Tile::threads) {
     auto image = static_cast<std::uint32_t>(first_row + i);
@@ -320,13 +316,9 @@ __device__ __forceinline__ void run_tile(std::uint8_t* ring, const Product& prod
   }
   const Loader<Tile, Unit> loader{p, rows, first_column};
   const int begin = rank * p.per_split, end = min(begin + p.per_split, p.length);
-  const int steps = first_row < p.positions ? max(0, (end - begin + depth - 1) / depth) : 0;
+  const int steps = max(0, (end - begin + depth - 1) / depth);
   const auto stage_of = [&](int at) { return ring + at % Tile::stages * Tile::stage_bytes; };
-  if constexpr (Begin::weights_first)
-#pragma unroll 1
-    for (int at = 0; at < min(steps, Tile::stages - 1); ++at)
-      loader.fill_columns(stage_of(at), begin + at * depth, end);
-  before_x();
+  begin_kernel();
   __syncthreads();
   constexpr int per_row = Tile::columns / 4, step = Tile::threads / per_row, at_once = Tile::finishes;
   const int column = static_cast<int>(threadIdx.x) % per_row * 4, o = first_column + column;
@@ -342,7 +334,7 @@ __device__ __forceinline__ void run_tile(std::uint8_t* ring, const Product& prod
     const int next = at + Tile::stages - 1;
     if (next < steps) {
       loader.template fill_rows<clears>(stage_of(next), begin + next * depth, end);
-      if (!Begin::weights_first || at >= 0) loader.fill_columns(stage_of(next), begin + next * depth, end);
+      loader.fill_columns(stage_of(next), begin + next * depth, end);
     }
     commit_copies();
     if (at >= 0) sums.add(stage_of(at));
@@ -368,10 +360,7 @@ __device__ __forceinline__ void run_tile(std::uint8_t* ring, const Product& prod
       for (int other = 0; other < p.split; ++other) {
         const Sum* from = own;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-        if (p.split > 1) {
-          const auto cluster = cooperative_groups::this_cluster();
-          from = cluster.map_shared_rank(own, cluster.block_rank() - static_cast<unsigned>(rank - other));
-        }
+        if (p.split > 1) from = cooperative_groups::this_cluster().map_shared_rank(own, static_cast<unsigned>(other));
 #endif
 #pragma unroll
         for (int i = 0; i < at_once; ++i) {
@@ -392,18 +381,11 @@ __device__ __forceinline__ void run_tile(std::uint8_t* ring, const Product& prod
 #endif
 }
 
-/// A tile for every `split` blocks.
-template <class Tile, int Unit, class Cores, class Channels, class Product>
-__device__ __forceinline__ void run_block(std::uint8_t* ring, const Product& product) {
-  const int block = static_cast<int>(blockIdx.x), split = product.factors.split;
-  run_tile<Tile, Unit, Cores, Channels>(ring, product, block / split, block % split, BeginKernel{});
-}
-
 // ---- the rule ----
 
-constexpr int tile_count = 4, usual_tile = 1, chain = tile_count;  // chain: by implicit_chain.cuh
-constexpr const char* tile_names[tile_count + 1]{"64x32", "64x64", "128x64", "128x128", "chain"};
-constexpr std::string_view split_names[]{"1", "2", "4", "8"};
+constexpr int tile_count = 4, usual_tile = 1;
+constexpr const char* tile_names[tile_count]{"64x32", "64x64", "128x64", "128x128"};
+constexpr const char* split_names[]{"1", "2", "4", "8"};
 struct Plan {
   int tile = usual_tile, split = 1;
   double cycles = 0;
@@ -428,9 +410,7 @@ auto with_tile(int tile, const Body& body) {
 struct Work {
   std::int64_t positions, O, length;
   double rate;
-  bool whole;          ///< output channels in fours; else there is one tile
-  int chained = 0;     ///< blocks of a chain that the product may join; 0: it may not
-  bool joins = false;  ///< it should, if it is small
+  bool whole;  ///< output channels in fours; else there is one tile
 };
 
 /// Estimated cycles of the busiest multiprocessor: its stages at the rate of the tensor cores or of the second-level
@@ -455,36 +435,10 @@ double cycles(const Work& work, int split) {
   return std::max(at_best + in_and_out, waits) + exchange;
 }
 
-constexpr int chain_cluster = 8;  // blocks of a cluster in a chain
-using ChainTile = Tile<64, 64, 2, 4, 6, 2>;
-
-/// How many blocks should share a sum in a chain: its rounds, each with a start and its stages.
-inline int chain_split(const Work& work) {
-  int best = 1;
-  double least = 0;
-  for (int split = 1; split <= chain_cluster; split *= 2) {
-    const std::int64_t tiles = ceil_div(work.positions, ChainTile::rows) * ceil_div(work.O, ChainTile::columns);
-    const auto rounds = static_cast<double>(ceil_div(tiles * split, work.chained));
-    const auto stages = static_cast<double>(ceil_div(ceil_div(work.length, split), depth));
-    const double time = rounds * (1500 + 220 * stages) + (split > 1 ? 900 : 0);
-    if (least > 0 && time >= least) continue;
-    best = split, least = time;
-  }
-  return best;
-}
-/// Whether the waits of a product take longer than its work.
-inline bool small(const Work& work) {
-  return ceil_div(work.positions, ChainTile::rows) * ceil_div(work.O, ChainTile::columns) <= 2 * work.chained;
-}
-
 /// The cheapest; only what is forced, if it is there.
 inline Plan choose_plan(const Context& context, const Work& work) {
   const std::string_view tile_name = forced_algorithm(context, "implicit_tile"),
                          split_name = forced_algorithm(context, "implicit_split");
-  if (work.chained > 0 && (tile_name == tile_names[chain] || (tile_name.empty() && work.joins && small(work)))) {
-    const auto* const wanted = std::ranges::find(split_names, split_name);
-    return {chain, wanted == std::end(split_names) ? chain_split(work) : 1 << (wanted - split_names)};
-  }
   for (const bool obeys : {true, false}) {
     Plan best;
     for (int tile = 0; tile < tile_count; ++tile)
@@ -507,15 +461,12 @@ inline Plan choose_plan(const Context& context, const Work& work) {
 template <class Problem>
 Plan plan_of(const Context& context, const Problem& problem, const Work& work) {
   struct Rule;
-  struct Chained;
   const bool forced =
       !forced_algorithm(context, "implicit_tile").empty() || !forced_algorithm(context, "implicit_split").empty();
   const auto choose = [&] { return choose_plan(context, work); };
-  const Plan plan = forced                           ? choose()
-                    : work.chained > 0 && work.joins ? remembered<Chained>(problem, choose)
-                                                     : remembered<Rule>(problem, choose);
+  const Plan plan = forced ? choose() : remembered<Rule>(problem, choose);
   took_algorithm(context, "implicit_tile", tile_names[plan.tile]);
-  took_algorithm(context, "implicit_split", split_names[std::countr_zero(static_cast<unsigned>(plan.split))].data());
+  took_algorithm(context, "implicit_split", split_names[std::countr_zero(static_cast<unsigned>(plan.split))]);
   return plan;
 }
 

@@ -69,7 +69,7 @@ constexpr Decision decisions[]{
     {"recurrent", {"one_cluster", "persistent", "clustered", "steps"}},
     {"recurrent_backward", {"one_cluster", "persistent", "clustered", "steps"}},
     {"quantized_conv2d", {"general", "depthwise", "implicit"}},
-    {"implicit_tile", {"64x32", "64x64", "128x64", "128x128", "chain"}},
+    {"implicit_tile", {"64x32", "64x64", "128x64", "128x128"}},
     {"implicit_split", {"1", "2", "4", "8"}},
     {"product_tile", {"32x16", "32x32", "64x32", "64x64", "128x64", "128x128"}},
     {"product_split", {"1", "2", "4", "8"}},

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 
 #include "support/catch.hpp"
 #include "support/summary.hpp"
@@ -38,7 +37,7 @@ const std::vector<Sizes>& sizes() {
 
 template <class Check>
 void by_every_plan(const Check& check) {
-  for (const char* const tile : {"64x32", "64x64", "128x64", "128x128", "chain"})
+  for (const char* const tile : {"64x32", "64x64", "128x64", "128x128"})
     for (const char* const split : {"1", "2", "4", "8"}) {
       const ForcedAlgorithm of_tile("implicit_tile", tile), of_split("implicit_split", split);
       INFO(tile << ", " << split << " blocks");
@@ -107,57 +106,5 @@ TEST_CASE("implicit products: 8 bits by every tile have the bits of the referenc
     const Device device{"cuda"};
     INFO(each.x << " by " << kernel);
     by_every_plan([&] { CHECK(run() == expected); });
-  }
-}
-
-TEST_CASE("implicit products: a recorded chain has the bits of the reference", "[operators][algorithms][cuda]") {
-  if (!has_cuda()) return;
-  const NoGrad none;
-  struct Layer {
-    Tensor weight, bias, scale;
-    Layer(std::int64_t inputs, std::int64_t outputs, std::int64_t side, Generator& generator)
-        : weight(op::sub(randint(0, 255, {outputs, side, side, inputs}, generator), 127).to(DType::int8)),
-          bias(randint(-20000, 20000, {outputs}, generator).to(DType::int32)),
-          scale(full({outputs}, 2e-4)) {}
-    Tensor operator()(const Tensor& x, std::int64_t stride = 1, const Tensor& other = {}) const {
-      const std::int64_t padding = weight.shape()[1] / 2;
-      return op::quantized_conv2d(x, weight, bias, scale, other,
-                                  {.stride = {stride, stride},
-                                   .padding = {padding, padding},
-                                   .x_zero = 7,
-                                   .zero = 120,
-                                   .other_zero = 3,
-                                   .other_scale = other.defined() ? 0.5 : 0.0});
-    }
-  };
-  Generator generator(8);
-  const Layer reduce(64, 16, 1, generator), wide(16, 96, 3, generator), back(96, 64, 1, generator),
-      down(64, 160, 3, generator), beside(64, 160, 1, generator), narrow(160, 32, 1, generator);
-  // Blocks with a summand, two branches of one input, and odd sizes.
-  const auto net = [&](const Tensor& x) {
-    Tensor y = x;
-    for (int i = 0; i < 3; ++i) y = back(wide(reduce(y)), 1, y);
-    return narrow(down(y, 2, beside(y, 2)));
-  };
-  for (const std::int64_t images : {1, 3}) {
-    const auto images_of = [&](std::uint64_t seed) {
-      Generator own(seed);
-      return randint(0, 256, {images, 64, 13, 15}, own).to(DType::uint8);
-    };
-    const auto expected = [&](std::uint64_t seed) {
-      const Device reference{"sequential"};
-      return net(images_of(seed)).values();
-    };
-    const Device device{"cuda"};
-    for (const char* const split : {"1", "2", "4", "8", ""}) {
-      const ForcedAlgorithm chained("implicit_tile", "chain");
-      std::optional<ForcedAlgorithm> of_split;
-      if (*split != '\0') of_split.emplace("implicit_split", split);
-      INFO(images << " images, " << split);
-      Step step{net};
-      for (const std::uint64_t seed : {1, 2, 3, 4, 5}) CHECK(step(images_of(seed)).values() == expected(seed));
-      CHECK(step.unrecorded() == "");
-      CHECK(step.replays() > 1);
-    }
   }
 }

@@ -75,7 +75,7 @@ struct Single {
 template <class Tile, class T, class Channels>
 __global__ void __launch_bounds__(Tile::threads, Tile::resident) halves_kernel(const __grid_constant__ Product<T> p) {
   extern __shared__ __align__(128) std::uint8_t ring[];
-  run_block<Tile, 16, Halves<T>, Channels>(ring, p);
+  run_tile<Tile, 16, Halves<T>, Channels>(ring, p);
 }
 
 Task task_of(const Problem& requested) {

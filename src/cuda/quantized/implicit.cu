@@ -1,7 +1,7 @@
 // Convolutions of stored numbers on tensor cores. Sums of integers have the same bits in any order, so the tiles do not
 // change a result.
 
-#include "cuda/implicit_chain.cuh"
+#include "cuda/implicit_tiles.cuh"
 #include "cuda/quantized/problem.cuh"
 
 namespace tern::cuda::eight_bits {
@@ -50,7 +50,7 @@ struct Single {
 template <class Tile, int Unit, class Channels>
 __global__ void __launch_bounds__(Tile::threads, Tile::resident) implicit_kernel(const __grid_constant__ Product p) {
   extern __shared__ __align__(128) std::uint8_t ring[];
-  run_block<Tile, Unit, Bytes, Channels>(ring, p);
+  run_tile<Tile, Unit, Bytes, Channels>(ring, p);
 }
 
 /// How many numbers of x and of the weights are copied at once.
@@ -70,42 +70,20 @@ bool fits(const Problem& problem) {
          (problem.dilation_w == 1 || unit_of(problem) > 1);
 }
 
-/// What a chain must know of a product.
-std::vector<Touched> reads_of(const Problem& problem, const QuantizedArrays& of) {
-  return {{of.x, problem.N * problem.H * problem.W, problem.C, problem.C},
-          {of.other, problem.positions(), problem.O, problem.O}};
-}
-Touched writes_of(const Problem& problem, const QuantizedArrays& of) {
-  if (of.real != nullptr) return {of.real, problem.positions(), problem.O * 4, problem.pitch() * 4};
-  return {of.y, problem.positions(), problem.O, problem.pitch()};
-}
-
-void run_alone(const Context& context, const Problem& problem, Product p, const Plan& plan) {
-  const auto start = [&]<class Tile, class Channels>(Tile, Channels*) {
-    const Grid grid = divide<Tile>(p.factors, plan.split);
-    with_unit(unit_of(problem),
-              [&](auto unit) { launch(context, grid, implicit_kernel<Tile, unit.value, Channels>, p); });
-  };
-  if (!problem.whole) return start(UsualTile{}, static_cast<Single*>(nullptr));
-  with_tile(plan.tile, [&](auto tile) { start(tile, static_cast<Whole*>(nullptr)); });
-}
-
 void run(Context& context, const Problem& problem, const Arrays& arrays, int, void*) {
   constexpr double rate = 1600;
+  const Plan plan = plan_of(context, problem, {problem.positions(), problem.O, problem.length(), rate, problem.whole});
   Product p{factors_of(problem, 1, arrays.of.x, arrays.of.weight), arrays.of, arrays.rescale,
             static_cast<int>(problem.pitch())};
   p.factors.padding = static_cast<std::uint32_t>(arrays.rescale.x_zero) * 0x01010101u;
   const int at_once = unit_of(problem);
   if (at_once == 1) pad_runs(p.factors);
-  const bool joins = chains(context);
-  const Work alone{problem.positions(), problem.O, problem.length(), rate, problem.whole};
-  Work work = alone;
-  if (problem.whole && at_once == 16) work.chained = chain_blocks<Bytes, Whole, Product>();
-  const Plan plan = plan_of(context, problem, work);
-  if (plan.tile != chain) return run_alone(context, problem, p, plan);
-  chain_product<Bytes, Whole>(
-      context, p, plan.split, reads_of(problem, arrays.of), writes_of(problem, arrays.of), joins,
-      [context, problem, p, alone] { run_alone(context, problem, p, choose_plan(context, alone)); });
+  const auto start = [&]<class Tile, class Channels>(Tile, Channels*) {
+    const Grid grid = divide<Tile>(p.factors, plan.split);
+    with_unit(at_once, [&](auto unit) { launch(context, grid, implicit_kernel<Tile, unit.value, Channels>, p); });
+  };
+  if (!problem.whole) return start(UsualTile{}, static_cast<Single*>(nullptr));
+  with_tile(plan.tile, [&](auto tile) { start(tile, static_cast<Whole*>(nullptr)); });
 }
 
 }  // namespace
