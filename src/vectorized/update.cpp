@@ -1,4 +1,4 @@
-// Optimisers: one parallel region over the elements of all parameters, concatenated.
+// Optimisers: one parallel region over the elements of all parameters.
 
 #include "vectorized/targets.hpp"
 #undef HWY_TARGET_INCLUDE
@@ -23,16 +23,15 @@ using kernels::Sgd;
 
 constexpr double sgd_cost = 0.4, adam_cost = 1;  // rough costs of one element in nanoseconds
 
-/// Calls body(parameter, first, n) for the parts of parameters that make up [begin, end) of all elements.
+/// Calls body(parameter, first, n) for a part of each parameter per thread: the part whose gradient it has computed,
+/// more often than not.
 template <class T, class Body>
 void for_elements(const Context& context, const Parameters<T>& parameters, double nanoseconds, const Body& body) {
   std::int64_t total = 0;
   for (std::int64_t i = 0; i < parameters.count; ++i) total += parameters.size[i];
-  parallel_for(context, total, nanoseconds, [&](std::int64_t begin, std::int64_t end) {
-    std::int64_t start = 0;
-    for (std::int64_t i = 0; i < parameters.count && start < end; start += parameters.size[i], ++i) {
-      const std::int64_t first = std::max<std::int64_t>(begin - start, 0);
-      const std::int64_t last = std::min(end - start, parameters.size[i]);
+  parallel(useful_threads(context, nanoseconds * static_cast<double>(total)), [&](const Team& team) {
+    for (std::int64_t i = 0; i < parameters.count; ++i) {
+      const std::int64_t first = team.begin(parameters.size[i], 16), last = team.end(parameters.size[i], 16);
       if (first < last) body(i, first, last - first);
     }
   });
