@@ -163,7 +163,7 @@ def networks(theme):
     drawn at random, on one core."""
     names = ["MLP", "LeNet", "AlexNet", "VGG16", "GoogLeNet", "ResNet18", "ResNet50", "MobileNetV2", "U-Net",
              "ViT-B/16"]
-    panels = [("One H100: PyTorch's best over Tern", "nets-gpu.md", ""),
+    panels = [("One H100 or H200: PyTorch's best over Tern", "nets-gpu.md", ""),
               ("Two cores, AVX-512: best peer over Tern", "nets-cpu.md", "Two threads")]
     floor = 98 + 26 * (len(names) + 1)
     behind, drawn = [], []
