@@ -226,25 +226,31 @@ Structure trace_once(const std::string& name, const Function& function, const st
   return tracer.finish(function(examples));
 }
 
-/// Examples with more rows: their elements do not matter.
-std::vector<Tensor> with_more(const std::vector<Tensor>& examples, std::int64_t more, bool runs) {
-  std::vector<Tensor> larger;
+/// Examples with other numbers of rows: their elements do not matter.
+std::vector<Tensor> with_rows(const std::vector<Tensor>& examples, std::int64_t rows, bool runs) {
+  std::vector<Tensor> others;
   for (const Tensor& example : examples) {
     Shape shape = example.shape();
-    shape[0] = more;
-    if (runs) {
-      larger.push_back(operators::cat({example, operators::expand(example.slice(0, 0, 1), shape)}));
+    shape[0] = rows;
+    if (runs && rows < example.size(0)) {
+      others.push_back(example.slice(0, 0, rows).clone());
+    } else if (runs) {
+      shape[0] -= example.size(0);
+      others.push_back(operators::cat({example, operators::expand(example.slice(0, 0, 1), shape)}));
     } else {
-      shape[0] += example.size(0);
-      larger.emplace_back(shape, example.dtype());
+      others.emplace_back(shape, example.dtype());
     }
   }
-  return larger;
+  return others;
 }
 
-/// Other batches at which the sizes must be where the first two say: near, and, where nothing is computed, far away.
-std::vector<std::int64_t> further(bool runs) {
-  return runs ? std::vector<std::int64_t>{11} : std::vector<std::int64_t>{11, 1021};
+/// Other batches at which the sizes must be where the first two say: near, and, where nothing is computed, far away;
+/// and below, where a size may have reached its limit. Not one, at which dimensions vanish.
+std::vector<std::int64_t> further(std::int64_t n, bool runs) {
+  std::vector<std::int64_t> batches{n + 11};
+  if (!runs) batches.push_back(n + 1021);
+  if (n > 2) batches.push_back(2);
+  return batches;
 }
 
 Structure traced(const std::string& name, const Function& function, const std::vector<Tensor>& examples, bool batch,
@@ -253,27 +259,27 @@ Structure traced(const std::string& name, const Function& function, const std::v
   const auto follows = [&](const Tensor& x) { return x.rank() > 0 && x.size(0) == examples[0].size(0); };
   if (!batch || examples.empty() || examples[0].numel() == 0 || !std::ranges::all_of(examples, follows))
     return structure;
-  const auto at_more = [&](std::int64_t more) {
-    return trace_once(name, function, with_more(examples, more, run.runs), run);
+  const auto at = [&](std::int64_t rows) {
+    return trace_once(name, function, with_rows(examples, rows, run.runs), run);
   };
   const std::int64_t n = examples[0].size(0);
   Structure whole = structure;
   try {
-    join(whole, at_more(1), n, n + 1);
+    join(whole, at(n + 1), n, n + 1);
   } catch (const GraphError&) {  // all sizes stay fixed
     return structure;
   } catch (const ShapeError&) {  // the program takes this batch alone
     return structure;
   }
-  for (const std::int64_t more : further(run.runs)) {
+  for (const std::int64_t rows : further(n, run.runs)) {
     std::optional<Structure> other;
     try {
-      other = at_more(more);
-    } catch (const Error&) {  // too many for the program, which will say so
+      other = at(rows);
+    } catch (const Error&) {  // not for the program, which will say so
       continue;
     }
     try {
-      check_at(whole, *other, n + more);
+      check_at(whole, *other, rows);
     } catch (const GraphError&) {
       return structure;
     }

@@ -35,6 +35,15 @@ double known_value(const Item& item, const std::string& what) {
   return item.tensor.detach().values()[0];
 }
 
+/// The one integer of a count. A double has not all of them: exporters write the largest one.
+std::int64_t known_count(const Item& item, const std::string& what) {
+  const double value = known_value(item, what);
+  if (item.tensor.dtype() == DType::int64) return item.tensor.detach().to_vector<std::int64_t>()[0];
+  if (is_floating(item.tensor.dtype()))
+    throw Refusal(message("has ", what, " of ", item.tensor.dtype(), ", expected int64"), "repair the file");
+  return static_cast<std::int64_t>(value);
+}
+
 /// The values of all iterations, stacked along an axis.
 Item stacked(const std::vector<Item>& steps, std::int64_t axis) {
   Item result;
@@ -89,8 +98,7 @@ std::vector<Item> Importer::run_loop(const NodeProto& node, const std::vector<co
   if (inputs.size() < 2) throw Refusal("has fewer than two inputs", "repair the file");
   const bool bounded = inputs[0] != nullptr;
   if (!bounded && inputs[1] == nullptr) throw Refusal("never ends", "repair the file");
-  const std::int64_t most =
-      bounded ? static_cast<std::int64_t>(known_value(*inputs[0], "its number of iterations")) : 0;
+  const std::int64_t most = bounded ? known_count(*inputs[0], "its number of iterations") : 0;
   Item condition{.tensor = full({}, true, DType::boolean), .known = true};
   if (inputs[1] != nullptr) condition = *inputs[1];
   std::vector<Item> state;
@@ -148,6 +156,8 @@ std::vector<Item> Importer::run_scan(const NodeProto& node, const std::vector<co
     std::vector<Item> given = state;
     for (std::size_t k = 0; k < scanned; ++k) {
       const Item& whole = *inputs[kept + k];
+      if (whole.tensor.size(in_axes[k]) != steps)
+        throw Refusal(message("scans ", whole.tensor.size(in_axes[k]), " and ", steps, " steps"), "repair the file");
       Item one = whole;
       one.parameter = false;
       const std::int64_t at = in_backwards[k] != 0 ? steps - 1 - step : step;

@@ -309,6 +309,7 @@ std::vector<Item> Importer::results_of(const NodeProto& node, const Operator& fu
                     "convert the model to a newer operator set");
   std::vector<Item> items;
   for (Tensor& each : tensors) {
+    if (each.defined()) call.check_size(each.shape());
     Item item{.tensor = std::move(each),
               .element = moved && carried != inputs.end() ? inputs[0]->element : state.made,
               .known = now};

@@ -89,6 +89,16 @@ TEST_CASE("onnx: sizes of files are limits", "[onnx]") {
   CHECK_THROWS_AS(large.read(), Error);
 }
 
+TEST_CASE("onnx: no tensor on the way is larger than allowed, also where elements must be known", "[onnx]") {
+  Model model;
+  model.input("x", {"N", "1", "8", "8"}).output("y").initializer("w", ones({1, 1, 1, 1}));
+  const std::int64_t wide = 1 << 24;
+  model.add(node("Conv", {"x", "w"}, {"a"}, {attribute("pads", test::Integers{wide, wide, wide, wide})}));
+  model.add(node("NonZero", {"a"}, {"b"})).add(node("Gemm", {"b", "w"}, {"y"}));
+  CHECK_THROWS_WITH(model.read(), Catch::ContainsSubstring("Conv of 'a'") &&
+                                      Catch::ContainsSubstring("raise LoadOptions::largest_tensor"));
+}
+
 TEST_CASE("onnx: stored numbers whose nodes lack inputs or outputs are an error", "[onnx]") {
   const auto quantized = [] {
     Model model;

@@ -94,3 +94,34 @@ TEST_CASE("onnx: two views of one computed constant", "[onnx]") {
 }
 
 }  // namespace
+
+TEST_CASE("onnx: a loop counts with all digits of its number of iterations", "[onnx]") {
+  // As exporters write a loop that its condition ends: double has no such number, and none above it fits int64.
+  const auto counted = [](const Tensor& most) {
+    Model model(18);
+    model.input("x", {"2"}).output("y").initializer("most", most).initializer("go", full({}, true, DType::boolean));
+    model.initializer("last", scalar<std::int64_t>(2)).initializer("step", scalar(1.0F));
+    onnx::GraphProto body;
+    body.inputs = {Model::value("i", {}, DType::int64), Model::value("on", {}, DType::boolean),
+                   Model::value("v", {"2"}, DType::float32)};
+    body.nodes = {node("Less", {"i", "last"}, {"next"}), node("Add", {"v", "step"}, {"w"})};
+    body.outputs = {Model::value("next", {}, DType::boolean), Model::value("w", {"2"}, DType::float32)};
+    model.add(node("Loop", {"most", "go", "x"}, {"y"}, {attribute("body", body)}));
+    return model.read().run({zeros({2})})[0].values();
+  };
+  CHECK(counted(scalar<std::int64_t>(std::numeric_limits<std::int64_t>::max())) == std::vector<double>{3, 3});
+  CHECK(counted(scalar<std::int64_t>(2)) == std::vector<double>{2, 2});
+  CHECK(counted(scalar<std::int64_t>(-5)) == std::vector<double>{0, 0});
+  CHECK_THROWS_WITH(counted(scalar(3.0F)), Catch::ContainsSubstring("of float32, expected int64"));
+}
+
+TEST_CASE("onnx: what a scan goes over has one length", "[onnx]") {
+  Model model(18);
+  model.input("a", {"3", "2"}).input("b", {"4", "2"}).output("y");
+  onnx::GraphProto body;
+  body.inputs = {Model::value("p", {"2"}, DType::float32), Model::value("q", {"2"}, DType::float32)};
+  body.nodes = {node("Add", {"p", "q"}, {"s"})};
+  body.outputs = {Model::value("s", {"2"}, DType::float32)};
+  model.add(node("Scan", {"a", "b"}, {"y"}, {attribute("body", body), attribute("num_scan_inputs", std::int64_t{2})}));
+  CHECK_THROWS_WITH(model.read(), Catch::ContainsSubstring("Scan of 'y' scans 4 and 3 steps"));
+}
