@@ -56,13 +56,18 @@ __global__ void __launch_bounds__(tensor_threads, (forward_resident(Across, Doub
     locate(item, image, position);
     return image * s.O * area + position;
   };
+  // A pooled layer has relu at most; a call of the rarer activations would keep the sums in memory.
+  const auto activated = [&](float value) {
+    if constexpr (Pools) return activation == Activation::none ? value : clip(value, activation);
+    return activate(value, activation);
+  };
   const auto finish = [&](int at, int column, const float(&total)[rows_of_item]) {
     if (column >= o_count) return;
-    float best = activate(total[0] + shift[column], activation);
+    float best = activated(total[0] + shift[column]);
     int winner = 0;
 #pragma unroll
     for (int i = 1; i < rows_of_item; ++i) {
-      const float value = activate(total[i] + shift[column], activation);
+      const float value = activated(total[i] + shift[column]);
       if (!beats(value, best)) continue;
       best = value;
       winner = i;
