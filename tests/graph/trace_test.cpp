@@ -217,9 +217,9 @@ TEST_CASE("trace: sizes that follow the batch are written as such, others are fi
     const Tensor x = in[0].slice(0, 0, std::min<std::int64_t>(in[0].size(0), 3));
     return std::vector{op::cat({x, zeros(x.shape())}, 0)};
   };
-  const graph::Graph fixed = graph::trace(limited, {numbers({4, 6})});
-  CHECK(fixed.structure().batch == 0);
-  CHECK_THROWS_AS(fixed(numbers({2, 6})), ShapeError);
+  const graph::Graph small = graph::trace(limited, {numbers({4, 6})});
+  CHECK(small.structure().batch == 0);
+  CHECK_THROWS_AS(small(numbers({2, 6})), ShapeError);
   // A program that takes few examples follows the batch as far as that.
   const Tensor table = numbers({5, 6});
   const graph::Graph few = traced([&](const Tensor& x) { return op::add(x, table.slice(0, 0, x.size(0))); });
