@@ -116,6 +116,32 @@ Tensor max_pooled(const Tensor& x, Pair kernel, const MaxPool2dOptions& options,
   return values;
 }
 
+#define SLOT(name) \
+  [](const auto& table) -> const auto& { return table.pooling.name; }
+
+template <class Sizes, class Slot, class Back>
+Tensor averaged(const char* op, const Tensor& x, Sizes sizes, Slot slot, Back back) {
+  const Layout layout = layout_for(x);
+  if (layout == Layout::channels_last) sizes.channels = x.shape()[1];
+  const Tensor whole = in_layout(x, layout);
+  Tensor out = empty_in(layout, {x.shape()[0], x.shape()[1], sizes.OH, sizes.OW}, x.dtype());
+  visit(op, x.dtype(), [&]<class T>() {
+    const Call<T> call;
+    slot(call.table())(call.context(), call.out(out), call.in(whole), sizes);
+  });
+  if (recording(x))
+    record(op, out, {x}, [op, back, sizes, layout, shape = x.shape()](const Tensor& grad) {
+      const Tensor whole_grad = in_layout(grad, layout);
+      Tensor grad_in = empty_in(layout, shape, grad.dtype());
+      visit(op, grad.dtype(), [&]<class T>() {
+        const Call<T> call;
+        back(call.table())(call.context(), call.out(grad_in), call.in(whole_grad), sizes);
+      });
+      return Gradients{grad_in};
+    });
+  return out;
+}
+
 }  // namespace
 
 Tensor max_pool2d(const Tensor& x, Pair kernel, const MaxPool2dOptions& options) {
@@ -150,25 +176,7 @@ Tensor avg_pool2d(const Tensor& x, Pair kernel, const AvgPool2dOptions& options)
   }
   kernels::Pool2d sizes = pool_sizes(op, x, windows_of(kernel, options));
   sizes.count_include_pad = options.count_include_pad;
-  const Layout layout = layout_for(x);
-  if (layout == Layout::channels_last) sizes.channels = x.shape()[1];
-  const Tensor whole = in_layout(x, layout);
-  Tensor out = empty_in(layout, {x.shape()[0], x.shape()[1], sizes.OH, sizes.OW}, x.dtype());
-  visit("avg_pool2d", x.dtype(), [&]<class T>() {
-    const Call<T> call;
-    call.table().pooling.avg_pool2d(call.context(), call.out(out), call.in(whole), sizes);
-  });
-  if (recording(x))
-    record("avg_pool2d", out, {x}, [sizes, layout, shape = x.shape()](const Tensor& grad) {
-      const Tensor whole_grad = in_layout(grad, layout);
-      Tensor grad_in = empty_in(layout, shape, grad.dtype());
-      visit("avg_pool2d", grad.dtype(), [&]<class T>() {
-        const Call<T> call;
-        call.table().pooling.avg_pool2d_backward(call.context(), call.out(grad_in), call.in(whole_grad), sizes);
-      });
-      return Gradients{grad_in};
-    });
-  return out;
+  return averaged(op, x, sizes, SLOT(avg_pool2d), SLOT(avg_pool2d_backward));
 }
 
 Tensor adaptive_avg_pool2d(const Tensor& x, Pair output) {
@@ -179,28 +187,11 @@ Tensor adaptive_avg_pool2d(const Tensor& x, Pair output) {
                       ", expected at least 1x1");
   expects<ShapeError>(x.shape()[2] >= 1 && x.shape()[3] >= 1, "adaptive_avg_pool2d: input ", x.shape(),
                       " has an empty plane");
-  kernels::AdaptivePool2d sizes{x.shape()[0] * x.shape()[1], x.shape()[2], x.shape()[3], output.h, output.w};
-  const Layout layout = layout_for(x);
-  if (layout == Layout::channels_last) sizes.channels = x.shape()[1];
-  const Tensor whole = in_layout(x, layout);
-  Tensor out = empty_in(layout, {x.shape()[0], x.shape()[1], output.h, output.w}, x.dtype());
-  visit("adaptive_avg_pool2d", x.dtype(), [&]<class T>() {
-    const Call<T> call;
-    call.table().pooling.adaptive_avg_pool2d(call.context(), call.out(out), call.in(whole), sizes);
-  });
-  if (recording(x))
-    record("adaptive_avg_pool2d", out, {x}, [sizes, layout, shape = x.shape()](const Tensor& grad) {
-      const Tensor whole_grad = in_layout(grad, layout);
-      Tensor grad_in = empty_in(layout, shape, grad.dtype());
-      visit("adaptive_avg_pool2d", grad.dtype(), [&]<class T>() {
-        const Call<T> call;
-        call.table().pooling.adaptive_avg_pool2d_backward(call.context(), call.out(grad_in), call.in(whole_grad),
-                                                          sizes);
-      });
-      return Gradients{grad_in};
-    });
-  return out;
+  const kernels::AdaptivePool2d sizes{x.shape()[0] * x.shape()[1], x.shape()[2], x.shape()[3], output.h, output.w};
+  return averaged("adaptive_avg_pool2d", x, sizes, SLOT(adaptive_avg_pool2d), SLOT(adaptive_avg_pool2d_backward));
 }
+
+#undef SLOT
 
 Tensor global_avg_pool2d(const Tensor& x) { return adaptive_avg_pool2d(x, 1); }
 
