@@ -43,7 +43,7 @@ Operator pointwise(const char* name, std::function<Tensor(const Tensor&)> call,
                         .call = run,
                         .reference = each(function),
                         .large = true});
-  op.invalid.push_back({"integers", Kind::dtype, {"int64"}, [call] { call(ones({3}, DType::int64)); }});
+  op.refuses("integers", Kind::dtype, {"int64"}, [call] { call(ones({3}, DType::int64)); });
   return op;
 }
 
@@ -100,9 +100,9 @@ Operator softmax(const char* name, Tensor (*call)(const Tensor&, std::int64_t), 
   add("NaN ", listed({2, 9}, {0, 1, std::nan(""), 2, 3, 4, 5, 6, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0}), 1, false, false);
   add("large ", uniform({3001, 101}, -3, 3), 1, true, true);
   add("large inner ", uniform({3, 101, 1001}, -3, 3), 1, true, true);
-  op.invalid.push_back({"a dimension outside", Kind::shape, {"2"}, [call] { call(ones({3, 4}), 2); }});
-  op.invalid.push_back({"more than no dimension", Kind::shape, {"1"}, [call] { call(ones({}), 1); }});
-  op.invalid.push_back({"integers", Kind::dtype, {"int32"}, [call] { call(ones({3}, DType::int32), 0); }});
+  op.refuses("a dimension outside", Kind::shape, {"2"}, [call] { call(ones({3, 4}), 2); });
+  op.refuses("more than no dimension", Kind::shape, {"1"}, [call] { call(ones({}), 1); });
+  op.refuses("integers", Kind::dtype, {"int32"}, [call] { call(ones({3}, DType::int32), 0); });
   return op;
 }
 

@@ -115,45 +115,19 @@ Operator attention() {
   const auto call = [](const Shape& query, const Shape& key, const Shape& value, const op::AttentionOptions& options) {
     op::scaled_dot_product_attention(ones(query), ones(key), ones(value), options);
   };
-  op.invalid = {{"another width",
-                 Kind::shape,
-                 {"[2,3]", "[4,5]"},
-                 [call] {
-                   call({2, 3}, {4, 5}, {4, 5}, {});
-                 }},
-                {"another number of values",
-                 Kind::shape,
-                 {"[4,3]", "[5,3]"},
-                 [call] {
-                   call({2, 3}, {4, 3}, {5, 3}, {});
-                 }},
-                {"one dimension",
-                 Kind::shape,
-                 {"[3]"},
-                 [call] {
-                   call({3}, {4, 3}, {4, 3}, {});
-                 }},
-                {"no keys",
-                 Kind::shape,
-                 {"[0,3]"},
-                 [call] {
-                   call({2, 3}, {0, 3}, {0, 3}, {});
-                 }},
-                {"a mask of another shape",
-                 Kind::shape,
-                 {"[3,4]", "[2,4]"},
-                 [call] {
-                   call({2, 3}, {4, 3}, {4, 3}, {.mask = ones({3, 4})});
-                 }},
-                {"a mask of integers",
-                 Kind::dtype,
-                 {"int64"},
-                 [call] {
-                   call({2, 3}, {4, 3}, {4, 3}, {.mask = ones({2, 4}, DType::int64)});
-                 }},
-                {"two masks", Kind::any, {"is_causal"}, [call] {
-                   call({2, 3}, {4, 3}, {4, 3}, {.mask = ones({2, 4}), .is_causal = true});
-                 }}};
+  op.refuses("another width", Kind::shape, {"[2,3]", "[4,5]"}, [call] { call({2, 3}, {4, 5}, {4, 5}, {}); });
+  op.refuses("another number of values", Kind::shape, {"[4,3]", "[5,3]"}, [call] { call({2, 3}, {4, 3}, {5, 3}, {}); });
+  op.refuses("one dimension", Kind::shape, {"[3]"}, [call] { call({3}, {4, 3}, {4, 3}, {}); });
+  op.refuses("no keys", Kind::shape, {"[0,3]"}, [call] { call({2, 3}, {0, 3}, {0, 3}, {}); });
+  op.refuses("a mask of another shape", Kind::shape, {"[3,4]", "[2,4]"}, [call] {
+    call({2, 3}, {4, 3}, {4, 3}, {.mask = ones({3, 4})});
+  });
+  op.refuses("a mask of integers", Kind::dtype, {"int64"}, [call] {
+    call({2, 3}, {4, 3}, {4, 3}, {.mask = ones({2, 4}, DType::int64)});
+  });
+  op.refuses("two masks", Kind::any, {"is_causal"}, [call] {
+    call({2, 3}, {4, 3}, {4, 3}, {.mask = ones({2, 4}), .is_causal = true});
+  });
   return op;
 }
 

@@ -73,27 +73,12 @@ Operator avg_pool2d() {
   add({"17x19", {1, 2, 23, 20}, {17, 19}, 1}, true, false);
   add({"large", {16, 20, 24, 24}, 2, 2}, true, true);
   add({"large, overlapping", {8, 16, 27, 27}, 3, 2, 1}, false, true);
-  op.invalid = {{"input of two dimensions",
-                 Kind::shape,
-                 {"[5,5]", "4"},
-                 [] {
-                   op::avg_pool2d(ones({5, 5}), 2);
-                 }},
-                {"kernel beyond the image",
-                 Kind::shape,
-                 {"4", "3"},
-                 [] {
-                   op::avg_pool2d(ones({1, 1, 3, 3}), 4);
-                 }},
-                {"padding beyond half the kernel",
-                 Kind::shape,
-                 {"padding", "half"},
-                 [] {
-                   op::avg_pool2d(ones({1, 1, 5, 5}), 3, {.padding = 2});
-                 }},
-                {"integers", Kind::dtype, {"int64"}, [] {
-                   op::avg_pool2d(ones({1, 1, 5, 5}, DType::int64), 2);
-                 }}};
+  op.refuses("input of two dimensions", Kind::shape, {"[5,5]", "4"}, [] { op::avg_pool2d(ones({5, 5}), 2); });
+  op.refuses("kernel beyond the image", Kind::shape, {"4", "3"}, [] { op::avg_pool2d(ones({1, 1, 3, 3}), 4); });
+  op.refuses("padding beyond half the kernel", Kind::shape, {"padding", "half"}, [] {
+    op::avg_pool2d(ones({1, 1, 5, 5}), 3, {.padding = 2});
+  });
+  op.refuses("integers", Kind::dtype, {"int64"}, [] { op::avg_pool2d(ones({1, 1, 5, 5}, DType::int64), 2); });
   return op;
 }
 
@@ -119,21 +104,9 @@ Operator adaptive_avg_pool2d() {
          .terms = static_cast<double>(use.x[2] * use.x[3]),
          .gradient_terms = 9,
          .large = use.large});
-  op.invalid = {{"input of two dimensions",
-                 Kind::shape,
-                 {"[5,5]", "4"},
-                 [] {
-                   op::adaptive_avg_pool2d(ones({5, 5}), 1);
-                 }},
-                {"output of nothing",
-                 Kind::shape,
-                 {"0"},
-                 [] {
-                   op::adaptive_avg_pool2d(ones({1, 3, 5, 5}), 0);
-                 }},
-                {"empty plane", Kind::shape, {"[1,3,0,5]"}, [] {
-                   op::adaptive_avg_pool2d(ones({1, 3, 0, 5}), 1);
-                 }}};
+  op.refuses("input of two dimensions", Kind::shape, {"[5,5]", "4"}, [] { op::adaptive_avg_pool2d(ones({5, 5}), 1); });
+  op.refuses("output of nothing", Kind::shape, {"0"}, [] { op::adaptive_avg_pool2d(ones({1, 3, 5, 5}), 0); });
+  op.refuses("empty plane", Kind::shape, {"[1,3,0,5]"}, [] { op::adaptive_avg_pool2d(ones({1, 3, 0, 5}), 1); });
   return op;
 }
 
@@ -157,13 +130,12 @@ Operator global_avg_pool2d() {
          .reference = [](const std::vector<Array>& in) { return std::vector{adaptive(in[0], 1)}; },
          .exact = true,
          .terms = static_cast<double>(shape[2] * shape[3])});
-  op.invalid = {{"input of two dimensions",
-                 Kind::shape,
-                 {"[3,5]"},
-                 [] {
-                   op::global_avg_pool2d(ones({3, 5}));
-                 },
-                 "adaptive_avg_pool2d"}};
+  op.refuses(
+      "input of two dimensions", Kind::shape, {"[3,5]"},
+      [] {
+        op::global_avg_pool2d(ones({3, 5}));
+      },
+      "adaptive_avg_pool2d");
   return op;
 }
 

@@ -53,13 +53,11 @@ Operator shift(const char* name, Tensor (*call)(const Tensor&, const Tensor&),
     if (dtype != DType::uint8) outside.insert(outside.end(), {-1, -7, 1000});
     add("counts outside", integers({9, 1}, low, high), listed({1, 6}, outside), dtype);
   }
-  op.invalid = {
-      {"bools", Kind::dtype, {"bool"}, [call] { call(ones({2}, DType::boolean), ones({2}, DType::boolean)); }},
-      {"floats", Kind::dtype, {"float32"}, [call] { call(ones({2}), ones({2})); }},
-      {"two dtypes", Kind::dtype, {"int64"}, [call] { call(ones({2}, DType::int32), ones({2}, DType::int64)); }},
-      {"shapes that do not broadcast", Kind::shape, {"[2]", "[3]"}, [call] {
-         call(ones({2}, DType::int32), ones({3}, DType::int32));
-       }}};
+  op.refuses("bools", Kind::dtype, {"bool"}, [call] { call(ones({2}, DType::boolean), ones({2}, DType::boolean)); });
+  op.refuses("floats", Kind::dtype, {"float32"}, [call] { call(ones({2}), ones({2})); });
+  op.refuses("two dtypes", Kind::dtype, {"int64"}, [call] { call(ones({2}, DType::int32), ones({2}, DType::int64)); });
+  op.refuses("shapes that do not broadcast", Kind::shape, {"[2]", "[3]"},
+             [call] { call(ones({2}, DType::int32), ones({3}, DType::int32)); });
   return op;
 }
 

@@ -68,16 +68,12 @@ Operator prelu() {
   }
   add("special values", listed({14, 3}, special_values()), listed({3}, {0.25, 0, -1}), false);
   add("large", uniform({3, 33, 31, 37}), uniform({33}), true, true);
-  op.invalid = {
-      {"another number of channels",
-       Kind::shape,
-       {"[4]", "[2,3,5]"},
-       [] {
-         op::prelu(ones({2, 3, 5}), ones({4}));
-       }},
-      {"channels without a dimension", Kind::shape, {"[3]"}, [] { op::prelu(ones({3}), ones({3})); }},
-      {"two dtypes", Kind::dtype, {"float64"}, [] { op::prelu(ones({3}), ones({1}, DType::float64)); }},
-      {"integers", Kind::dtype, {"int32"}, [] { op::prelu(ones({3}, DType::int32), ones({1}, DType::int32)); }}};
+  op.refuses("another number of channels", Kind::shape, {"[4]", "[2,3,5]"}, [] {
+    op::prelu(ones({2, 3, 5}), ones({4}));
+  });
+  op.refuses("channels without a dimension", Kind::shape, {"[3]"}, [] { op::prelu(ones({3}), ones({3})); });
+  op.refuses("two dtypes", Kind::dtype, {"float64"}, [] { op::prelu(ones({3}), ones({1}, DType::float64)); });
+  op.refuses("integers", Kind::dtype, {"int32"}, [] { op::prelu(ones({3}, DType::int32), ones({1}, DType::int32)); });
   return op;
 }
 
@@ -95,8 +91,7 @@ std::vector<Operator> composed_activation_cases() {
         with_digits_near_zero(elementwise(alpha == 1 ? "celu" : "celu/half", celu_of, celu_by), celu_of, celu_by));
   }
   for (const double alpha : {0.0, -1.0, infinity, std::nan("")})
-    all.back().invalid.push_back(
-        {message("alpha ", alpha), Kind::numeric, {"alpha"}, [alpha] { op::celu(ones({2}), alpha); }});
+    all.back().refuses(message("alpha ", alpha), Kind::numeric, {"alpha"}, [alpha] { op::celu(ones({2}), alpha); });
   const auto selu = [](double x) { return 1.0507009873554805 * elu(x, 1.6732632423543772); };
   all.push_back(with_digits_near_zero(elementwise("selu", op::selu, selu), op::selu, selu));
   all.push_back(elementwise("relu6", op::relu6, relu6));

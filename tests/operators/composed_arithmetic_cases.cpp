@@ -71,14 +71,13 @@ Operator isclose(const char* name, bool everywhere) {
   const auto call = [everywhere](const Tensor& a, const Tensor& b, double rtol) {
     everywhere ? static_cast<void>(op::allclose(a, b, rtol)) : static_cast<void>(op::isclose(a, b, rtol));
   };
-  op.invalid = {
-      {"a negative tolerance", Kind::numeric, {"-1"}, [call] { call(ones({2}), ones({2}), -1); }, "isclose"},
-      {"two dtypes", Kind::dtype, {"float64"}, [call] { call(ones({2}), ones({2}, DType::float64), 0); }, "isclose"},
-      {"shapes that do not broadcast",
-       Kind::shape,
-       {"[2]", "[3]"},
-       [call] { call(ones({2}), ones({3}), 0); },
-       "isclose"}};
+  op.refuses(
+      "a negative tolerance", Kind::numeric, {"-1"}, [call] { call(ones({2}), ones({2}), -1); }, "isclose");
+  op.refuses(
+      "two dtypes", Kind::dtype, {"float64"}, [call] { call(ones({2}), ones({2}, DType::float64), 0); }, "isclose");
+  op.refuses(
+      "shapes that do not broadcast", Kind::shape, {"[2]", "[3]"}, [call] { call(ones({2}), ones({3}), 0); },
+      "isclose");
   return op;
 }
 
@@ -101,15 +100,11 @@ Operator masked_fill() {
                                Shapes{{5}, {3, 5}}, Shapes{{3, 0}, {3, 1}}})
     add("", uniform(shapes.x), shapes.mask, -2.5, true);
   add(" special values", listed({14, 4}, special_values()), {14, 4}, -infinity, false);
-  op.invalid = {
-      {"a mask of numbers", Kind::dtype, {"float32", "bool"}, [] { op::masked_fill(ones({2}), ones({2}), 0); }},
-      {"shapes that do not broadcast",
-       Kind::shape,
-       {"[2]", "[3]"},
-       [] { op::masked_fill(ones({2}), ones({3}, DType::boolean), 0); }},
-      {"half an integer", Kind::dtype, {"0.5", "int64"}, [] {
-         op::masked_fill(ones({2}, DType::int64), ones({2}, DType::boolean), 0.5);
-       }}};
+  op.refuses("a mask of numbers", Kind::dtype, {"float32", "bool"}, [] { op::masked_fill(ones({2}), ones({2}), 0); });
+  op.refuses("shapes that do not broadcast", Kind::shape, {"[2]", "[3]"},
+             [] { op::masked_fill(ones({2}), ones({3}, DType::boolean), 0); });
+  op.refuses("half an integer", Kind::dtype, {"0.5", "int64"},
+             [] { op::masked_fill(ones({2}, DType::int64), ones({2}, DType::boolean), 0.5); });
   return op;
 }
 
@@ -142,7 +137,7 @@ Operator power_of_number() {
                         .reference = each(by(4)),
                         .terms = 30 * std::log(4)});
   for (const double base : {0.0, -2.0, std::nan("")})
-    op.invalid.push_back({message("base ", base), Kind::numeric, {"base"}, [base] { op::pow(base, ones({2})); }});
+    op.refuses(message("base ", base), Kind::numeric, {"base"}, [base] { op::pow(base, ones({2})); });
   return op;
 }
 

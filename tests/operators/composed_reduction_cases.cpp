@@ -74,13 +74,8 @@ Operator logic(const char* name, Logic call, bool is_all) {
                          Use{{2, 3, 5}, {0, 2}}, Use{{4, 6}, {}, true}, Use{{0}, {}}, Use{{3, 0}, {1}}})
     add("", use, listed(use.x, elements), all_dtypes);
   add(" special values", {{14, 1}, {1}}, listed({14, 1}, special_values()), compute_dtypes);
-  op.invalid = {{"a dimension outside",
-                 Kind::shape,
-                 {"2"},
-                 [call] {
-                   call(ones({2, 3}), {2}, false);
-                 }},
-                {"nothing", Kind::any, {"undefined"}, [call] { call(Tensor(), {}, false); }}};
+  op.refuses("a dimension outside", Kind::shape, {"2"}, [call] { call(ones({2, 3}), {2}, false); });
+  op.refuses("nothing", Kind::any, {"undefined"}, [call] { call(Tensor(), {}, false); });
   return op;
 }
 
@@ -126,14 +121,9 @@ Operator reduction(const char* name, const Reduction& call, const Group& functio
   add(" zeros", {{3, 4}, {1}}, listed({3, 4}, {0}), false);
   add(" -infinities", {{2, 3}, {1}}, listed({2, 3}, {-infinity, -infinity, -infinity, 1, -infinity, 2}), false);
   add(" large", {{601, 499}, {1}}, distinct({601, 499}), true, true);
-  op.invalid = {{"a dimension outside",
-                 Kind::shape,
-                 {"2"},
-                 [call] {
-                   call(ones({2, 3}), {2}, false);
-                 }},
-                {"nothing", Kind::any, {"undefined"}, [call] { call(Tensor(), {}, false); }},
-                {"integers", Kind::dtype, {"int32"}, [call] { call(ones({2}, DType::int32), {}, false); }}};
+  op.refuses("a dimension outside", Kind::shape, {"2"}, [call] { call(ones({2, 3}), {2}, false); });
+  op.refuses("nothing", Kind::any, {"undefined"}, [call] { call(Tensor(), {}, false); });
+  op.refuses("integers", Kind::dtype, {"int32"}, [call] { call(ones({2}, DType::int32), {}, false); });
   return op;
 }
 
@@ -239,7 +229,7 @@ Operator scan(const char* name, bool multiplies) {
     add(line, multiplies ? uniform(line.x, 0.9, 1.1) : uniform(line.x), "", true);
   if (multiplies) add({{3, 6}, 1}, listed({3, 6}, {1, 2, 0.5, -1, 3, 0, 2}), " zeros", true);
   add({{4, 6}, 1}, listed({4, 6}, {1, 2, infinity, 3, -1, 2, 4, -infinity, 1, 1, infinity, 0}), " infinities", false);
-  op.invalid = {{"a dimension outside", Kind::shape, {"2"}, [call] { call(ones({2, 3}), 2, {}); }}};
+  op.refuses("a dimension outside", Kind::shape, {"2"}, [call] { call(ones({2, 3}), 2, {}); });
   return op;
 }
 
@@ -283,8 +273,8 @@ std::vector<Operator> composed_reduction_cases() {
                               [](const Tensor& x) { return op::norm(x); }, {0.6, -0.8});
   wide.dtypes = {DType::float64};
   norm.samples.push_back(wide);
-  norm.invalid.push_back({"order NaN", Kind::numeric, {"NaN"}, [] { op::norm(ones({2}), std::nan("")); }});
-  norm.invalid.push_back({"the largest of nothing", Kind::shape, {"[0]"}, [] { op::norm(ones({0}), infinity); }});
+  norm.refuses("order NaN", Kind::numeric, {"NaN"}, [] { op::norm(ones({2}), std::nan("")); });
+  norm.refuses("the largest of nothing", Kind::shape, {"[0]"}, [] { op::norm(ones({0}), infinity); });
   all.push_back(reduction(
       "logsumexp", [](const Tensor& x, const Dims& dims, bool keep) { return op::logsumexp(x, dims, keep); },
       logsumexp_of, true));

@@ -35,7 +35,7 @@ Operator triangle(const char* name, Tensor (*call)(const Tensor&, std::int64_t),
     whole.dtypes = {dtype};
     op.samples.push_back(std::move(whole));
   }
-  op.invalid = {{"one dimension", Kind::shape, {"[3]"}, [call] { call(ones({3}), 0); }}};
+  op.refuses("one dimension", Kind::shape, {"[3]"}, [call] { call(ones({3}), 0); });
   return op;
 }
 
@@ -57,11 +57,9 @@ Operator embedding() {
              },
          .exact = true,
          .gradient_terms = 24});
-  op.invalid = {
-      {"a weight of one dimension", Kind::shape, {"[3]"}, [] { op::embedding(ones({3}), zeros({2}, DType::int64)); }},
-      {"indices that are no integers", Kind::dtype, {"float32"}, [] {
-         op::embedding(ones({3, 2}), zeros({2}));
-       }}};
+  op.refuses("a weight of one dimension", Kind::shape, {"[3]"},
+             [] { op::embedding(ones({3}), zeros({2}, DType::int64)); });
+  op.refuses("indices that are no integers", Kind::dtype, {"float32"}, [] { op::embedding(ones({3, 2}), zeros({2})); });
   return op;
 }
 

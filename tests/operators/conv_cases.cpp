@@ -125,10 +125,10 @@ Operator joined() {
              },
          .terms = static_cast<double>(25 * C),
          .gradient_terms = static_cast<double>(25 * (C + first + second + third))});
-  op.invalid = {{"nothing", Kind::shape, {"no convolutions"}, [] { op::conv2d_cat({}); }},
-                {"outputs of two sizes", Kind::shape, {"5x5", "3x3"}, [] {
-                   op::conv2d_cat({{ones({1, 1, 5, 5}), ones({1, 1, 1, 1})}, {ones({1, 1, 5, 5}), ones({1, 1, 3, 3})}});
-                 }}};
+  op.refuses("nothing", Kind::shape, {"no convolutions"}, [] { op::conv2d_cat({}); });
+  op.refuses("outputs of two sizes", Kind::shape, {"5x5", "3x3"}, [] {
+    op::conv2d_cat({{ones({1, 1, 5, 5}), ones({1, 1, 1, 1})}, {ones({1, 1, 5, 5}), ones({1, 1, 3, 3})}});
+  });
   return op;
 }
 
@@ -169,15 +169,12 @@ Operator with_shortcut() {
       made.gradient = use.options.activation == Activation::none || use.options.activation == Activation::sigmoid;
       op.samples.push_back(made);
     }
-  op.invalid = {{"a sum of another shape",
-                 Kind::shape,
-                 {"[1,2,5,5]", "[1,2,3,3]"},
-                 [] {
-                   op::conv2d_add(ones({1, 1, 5, 5}), ones({2, 1, 3, 3}), {}, ones({1, 2, 5, 5}));
-                 }},
-                {"a sum of another dtype", Kind::dtype, {"float64", "float32"}, [] {
-                   op::conv2d_add(ones({1, 1, 3, 3}), ones({2, 1, 3, 3}), {}, ones({1, 2, 1, 1}, DType::float64));
-                 }}};
+  op.refuses("a sum of another shape", Kind::shape, {"[1,2,5,5]", "[1,2,3,3]"}, [] {
+    op::conv2d_add(ones({1, 1, 5, 5}), ones({2, 1, 3, 3}), {}, ones({1, 2, 5, 5}));
+  });
+  op.refuses("a sum of another dtype", Kind::dtype, {"float64", "float32"}, [] {
+    op::conv2d_add(ones({1, 1, 3, 3}), ones({2, 1, 3, 3}), {}, ones({1, 2, 1, 1}, DType::float64));
+  });
   return op;
 }
 
@@ -245,20 +242,18 @@ Operator max_pooled() {
                     {"large 3x3", {33, 10, 16, 16}, {20, 10, 3, 3}, {.padding = 1}}};
   for (const Use& use : large)
     for (const bool exact : {false, true}) add(use, exact, true);
-  op.invalid = {{"channels differ",
-                 Kind::shape,
-                 {"3 channels"},
-                 [] {
-                   op::conv2d_max_pool2d(ones({2, 3, 8, 8}), ones({6, 1, 3, 3}));
-                 },
-                 "conv2d"},
-                {"one row of outputs",
-                 Kind::shape,
-                 {"2", "1"},
-                 [] {
-                   op::conv2d_max_pool2d(ones({1, 1, 3, 8}), ones({1, 1, 3, 3}));
-                 },
-                 "max_pool2d"}};
+  op.refuses(
+      "channels differ", Kind::shape, {"3 channels"},
+      [] {
+        op::conv2d_max_pool2d(ones({2, 3, 8, 8}), ones({6, 1, 3, 3}));
+      },
+      "conv2d");
+  op.refuses(
+      "one row of outputs", Kind::shape, {"2", "1"},
+      [] {
+        op::conv2d_max_pool2d(ones({1, 1, 3, 8}), ones({1, 1, 3, 3}));
+      },
+      "max_pool2d");
   return op;
 }
 
@@ -461,81 +456,45 @@ std::vector<Operator> conv_cases() {
   for (const Use& use : narrow) op.samples.push_back(sample(use, false, true));
   for (const Use& use : {narrow[0], narrow[3], narrow[8], narrow[13]}) op.samples.push_back(sample(use, true, true));
   for (const Use& use : {wide[0], wide[3], wide[5]}) op.samples.push_back(sample(use, true, true));
-  op.invalid = {{"channels differ",
-                 Kind::shape,
-                 {"3 channels", "[6,1,5,5]", "[32,3,28,28]"},
-                 [] {
-                   op::conv2d(ones({32, 3, 28, 28}), ones({6, 1, 5, 5}));
-                 }},
-                {"kernel beyond the image",
-                 Kind::shape,
-                 {"5", "3"},
-                 [] {
-                   op::conv2d(ones({1, 1, 3, 3}), ones({1, 1, 5, 5}));
-                 }},
-                {"input of two dimensions",
-                 Kind::shape,
-                 {"[5,5]", "4"},
-                 [] {
-                   op::conv2d(ones({5, 5}), ones({1, 3, 3, 3}));
-                 }},
-                {"weight of three dimensions",
-                 Kind::shape,
-                 {"[3,3,3]", "4"},
-                 [] {
-                   op::conv2d(ones({1, 3, 5, 5}), ones({3, 3, 3}));
-                 }},
-                {"bias of another size",
-                 Kind::shape,
-                 {"[3]", "[2]"},
-                 [] {
-                   op::conv2d(ones({1, 1, 5, 5}), ones({2, 1, 3, 3}), ones({3}));
-                 }},
-                {"groups that do not divide",
-                 Kind::shape,
-                 {"groups"},
-                 [] {
-                   op::conv2d(ones({1, 3, 5, 5}), ones({2, 1, 3, 3}), {}, {.groups = 2});
-                 }},
-                {"no groups",
-                 Kind::shape,
-                 {"groups"},
-                 [] {
-                   op::conv2d(ones({1, 3, 5, 5}), ones({2, 3, 3, 3}), {}, {.groups = 0});
-                 }},
-                {"stride 0",
-                 Kind::shape,
-                 {"stride 0"},
-                 [] {
-                   op::conv2d(ones({1, 3, 5, 5}), ones({2, 3, 3, 3}), {}, {.stride = 0});
-                 }},
-                {"negative padding",
-                 Kind::shape,
-                 {"padding -1"},
-                 [] {
-                   op::conv2d(ones({1, 3, 5, 5}), ones({2, 3, 3, 3}), {}, {.padding = -1});
-                 }},
-                {"dilation 0",
-                 Kind::shape,
-                 {"dilation 0"},
-                 [] {
-                   op::conv2d(ones({1, 3, 5, 5}), ones({2, 3, 3, 3}), {}, {.dilation = 0});
-                 }},
-                {"padding that overflows",
-                 Kind::shape,
-                 {"padding"},
-                 [] {
-                   op::conv2d(ones({1, 3, 5, 5}), ones({2, 3, 3, 3}), {}, {.padding = std::int64_t{1} << 62});
-                 }},
-                {"two dtypes",
-                 Kind::dtype,
-                 {"float32", "float64"},
-                 [] {
-                   op::conv2d(ones({1, 3, 5, 5}), ones({2, 3, 3, 3}, DType::float64));
-                 }},
-                {"integers", Kind::dtype, {"uint8"}, [] {
-                   op::conv2d(ones({1, 3, 5, 5}, DType::uint8), ones({2, 3, 3, 3}, DType::uint8));
-                 }}};
+  op.refuses("channels differ", Kind::shape, {"3 channels", "[6,1,5,5]", "[32,3,28,28]"}, [] {
+    op::conv2d(ones({32, 3, 28, 28}), ones({6, 1, 5, 5}));
+  });
+  op.refuses("kernel beyond the image", Kind::shape, {"5", "3"}, [] {
+    op::conv2d(ones({1, 1, 3, 3}), ones({1, 1, 5, 5}));
+  });
+  op.refuses("input of two dimensions", Kind::shape, {"[5,5]", "4"}, [] {
+    op::conv2d(ones({5, 5}), ones({1, 3, 3, 3}));
+  });
+  op.refuses("weight of three dimensions", Kind::shape, {"[3,3,3]", "4"}, [] {
+    op::conv2d(ones({1, 3, 5, 5}), ones({3, 3, 3}));
+  });
+  op.refuses("bias of another size", Kind::shape, {"[3]", "[2]"}, [] {
+    op::conv2d(ones({1, 1, 5, 5}), ones({2, 1, 3, 3}), ones({3}));
+  });
+  op.refuses("groups that do not divide", Kind::shape, {"groups"}, [] {
+    op::conv2d(ones({1, 3, 5, 5}), ones({2, 1, 3, 3}), {}, {.groups = 2});
+  });
+  op.refuses("no groups", Kind::shape, {"groups"}, [] {
+    op::conv2d(ones({1, 3, 5, 5}), ones({2, 3, 3, 3}), {}, {.groups = 0});
+  });
+  op.refuses("stride 0", Kind::shape, {"stride 0"}, [] {
+    op::conv2d(ones({1, 3, 5, 5}), ones({2, 3, 3, 3}), {}, {.stride = 0});
+  });
+  op.refuses("negative padding", Kind::shape, {"padding -1"}, [] {
+    op::conv2d(ones({1, 3, 5, 5}), ones({2, 3, 3, 3}), {}, {.padding = -1});
+  });
+  op.refuses("dilation 0", Kind::shape, {"dilation 0"}, [] {
+    op::conv2d(ones({1, 3, 5, 5}), ones({2, 3, 3, 3}), {}, {.dilation = 0});
+  });
+  op.refuses("padding that overflows", Kind::shape, {"padding"}, [] {
+    op::conv2d(ones({1, 3, 5, 5}), ones({2, 3, 3, 3}), {}, {.padding = std::int64_t{1} << 62});
+  });
+  op.refuses("two dtypes", Kind::dtype, {"float32", "float64"}, [] {
+    op::conv2d(ones({1, 3, 5, 5}), ones({2, 3, 3, 3}, DType::float64));
+  });
+  op.refuses("integers", Kind::dtype, {"uint8"}, [] {
+    op::conv2d(ones({1, 3, 5, 5}, DType::uint8), ones({2, 3, 3, 3}, DType::uint8));
+  });
   return {op, joined(), with_shortcut(), max_pooled()};
 }
 

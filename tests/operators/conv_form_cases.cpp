@@ -55,15 +55,10 @@ Operator conv1d() {
          .gradient_terms =
              std::max(terms * static_cast<double>(use.weight[0]), static_cast<double>(use.x[0] * use.x[2]))});
   }
-  op.invalid = {{"four dimensions",
-                 Kind::shape,
-                 {"[1,2,3,4]"},
-                 [] {
-                   op::conv1d(ones({1, 2, 3, 4}), ones({1, 2, 3}));
-                 }},
-                {"a weight of four dimensions", Kind::shape, {"[1,2,1,3]"}, [] {
-                   op::conv1d(ones({1, 2, 3}), ones({1, 2, 1, 3}));
-                 }}};
+  op.refuses("four dimensions", Kind::shape, {"[1,2,3,4]"}, [] { op::conv1d(ones({1, 2, 3, 4}), ones({1, 2, 3})); });
+  op.refuses("a weight of four dimensions", Kind::shape, {"[1,2,1,3]"}, [] {
+    op::conv1d(ones({1, 2, 3}), ones({1, 2, 1, 3}));
+  });
   return op;
 }
 
@@ -127,45 +122,21 @@ Operator conv_transpose2d() {
   }
   const auto call = [](const Shape& x, const Shape& weight, const op::ConvTranspose2dOptions& options,
                        const Tensor& bias = {}) { op::conv_transpose2d(ones(x), ones(weight), bias, options); };
-  op.invalid = {{"channels differ",
-                 Kind::shape,
-                 {"3 channels", "[2,1,3,3]"},
-                 [call] {
-                   call({1, 3, 4, 4}, {2, 1, 3, 3}, {});
-                 }},
-                {"two dimensions",
-                 Kind::shape,
-                 {"[4,4]"},
-                 [call] {
-                   call({4, 4}, {3, 1, 3, 3}, {});
-                 }},
-                {"an output_padding of the stride",
-                 Kind::shape,
-                 {"output_padding 2"},
-                 [call] {
-                   call({1, 3, 4, 4}, {3, 1, 3, 3}, {.stride = 2, .output_padding = 2});
-                 }},
-                {"nothing left",
-                 Kind::shape,
-                 {"-2"},
-                 [call] {
-                   call({1, 3, 2, 2}, {3, 1, 1, 1}, {.padding = 2});
-                 }},
-                {"groups that do not divide",
-                 Kind::shape,
-                 {"2 groups", "3 channels"},
-                 [call] {
-                   call({1, 3, 2, 2}, {3, 1, 1, 1}, {.groups = 2});
-                 }},
-                {"another bias",
-                 Kind::shape,
-                 {"[3]", "[1]"},
-                 [call] {
-                   call({1, 3, 2, 2}, {3, 1, 1, 1}, {}, ones({3}));
-                 }},
-                {"two dtypes", Kind::dtype, {"float64"}, [] {
-                   op::conv_transpose2d(ones({1, 1, 2, 2}), ones({1, 1, 1, 1}, DType::float64));
-                 }}};
+  op.refuses("channels differ", Kind::shape, {"3 channels", "[2,1,3,3]"}, [call] {
+    call({1, 3, 4, 4}, {2, 1, 3, 3}, {});
+  });
+  op.refuses("two dimensions", Kind::shape, {"[4,4]"}, [call] { call({4, 4}, {3, 1, 3, 3}, {}); });
+  op.refuses("an output_padding of the stride", Kind::shape, {"output_padding 2"}, [call] {
+    call({1, 3, 4, 4}, {3, 1, 3, 3}, {.stride = 2, .output_padding = 2});
+  });
+  op.refuses("nothing left", Kind::shape, {"-2"}, [call] { call({1, 3, 2, 2}, {3, 1, 1, 1}, {.padding = 2}); });
+  op.refuses("groups that do not divide", Kind::shape, {"2 groups", "3 channels"}, [call] {
+    call({1, 3, 2, 2}, {3, 1, 1, 1}, {.groups = 2});
+  });
+  op.refuses("another bias", Kind::shape, {"[3]", "[1]"}, [call] { call({1, 3, 2, 2}, {3, 1, 1, 1}, {}, ones({3})); });
+  op.refuses("two dtypes", Kind::dtype, {"float64"}, [] {
+    op::conv_transpose2d(ones({1, 1, 2, 2}), ones({1, 1, 1, 1}, DType::float64));
+  });
   return op;
 }
 

@@ -146,25 +146,23 @@ Operator matmul() {
        .call = [](const std::vector<Tensor>& in) { return std::vector{op::matmul(in[0], in[1])}; },
        .reference = [](const std::vector<Array>& in) { return std::vector{product(in[0], in[1], false, false)}; },
        .gradient = false});
-  op.invalid.push_back({"inner sizes differ", Kind::shape, {"[2,3]", "[4,5]"}, [] {
-                          op::matmul(ones({2, 3}), ones({4, 5}));
-                        }});
-  op.invalid.push_back({"transposed sizes differ", Kind::shape, {"[2,3]", "[3,5]"}, [] {
-                          op::matmul(ones({2, 3}), ones({3, 5}), {.transpose_a = true});
-                        }});
-  op.invalid.push_back({"batches do not broadcast", Kind::shape, {"[2]", "[3]"}, [] {
-                          op::matmul(ones({2, 4, 5}), ones({3, 5, 6}));
-                        }});
-  op.invalid.push_back({"a number as a factor", Kind::shape, {"[]"}, [] { op::matmul(ones({}), ones({3})); }});
-  op.invalid.push_back({"a transposed vector", Kind::shape, {"vector"}, [] {
-                          op::matmul(ones({3}), ones({3, 2}), {.transpose_a = true});
-                        }});
-  op.invalid.push_back({"two dtypes", Kind::dtype, {"float32", "float64"}, [] {
-                          op::matmul(ones({2, 2}), ones({2, 2}, DType::float64));
-                        }});
-  op.invalid.push_back({"integers", Kind::dtype, {"int32"}, [] {
-                          op::matmul(ones({2, 2}, DType::int32), ones({2, 2}, DType::int32));
-                        }});
+  op.refuses("inner sizes differ", Kind::shape, {"[2,3]", "[4,5]"}, [] { op::matmul(ones({2, 3}), ones({4, 5})); });
+  op.refuses("transposed sizes differ", Kind::shape, {"[2,3]", "[3,5]"}, [] {
+    op::matmul(ones({2, 3}), ones({3, 5}), {.transpose_a = true});
+  });
+  op.refuses("batches do not broadcast", Kind::shape, {"[2]", "[3]"}, [] {
+    op::matmul(ones({2, 4, 5}), ones({3, 5, 6}));
+  });
+  op.refuses("a number as a factor", Kind::shape, {"[]"}, [] { op::matmul(ones({}), ones({3})); });
+  op.refuses("a transposed vector", Kind::shape, {"vector"}, [] {
+    op::matmul(ones({3}), ones({3, 2}), {.transpose_a = true});
+  });
+  op.refuses("two dtypes", Kind::dtype, {"float32", "float64"}, [] {
+    op::matmul(ones({2, 2}), ones({2, 2}, DType::float64));
+  });
+  op.refuses("integers", Kind::dtype, {"int32"}, [] {
+    op::matmul(ones({2, 2}, DType::int32), ones({2, 2}, DType::int32));
+  });
   return op;
 }
 
@@ -178,8 +176,8 @@ Operator dot() {
          .reference = [](const std::vector<Array>& in) { return std::vector{product(in[0], in[1], false, false)}; },
          .terms = std::max(1.0, static_cast<double>(use.a.back())),
          .gradient_terms = 8});
-  op.invalid.push_back(
-      {"inner sizes differ", Kind::shape, {"3 and 4"}, [] { op::dot(ones({3}), ones({4})); }, "matmul"});
+  op.refuses(
+      "inner sizes differ", Kind::shape, {"3 and 4"}, [] { op::dot(ones({3}), ones({4})); }, "matmul");
   return op;
 }
 
@@ -247,19 +245,17 @@ Operator linear() {
   op.samples.push_back(linear_sample({197, 192}, 256, true, Activation::gelu, "gelu", true));
   op.samples.push_back(linear_sample({128, 300}, 196, true, Activation::relu, "relu", true));
   op.samples.push_back(linear_sample({500, 61}, 67, true, Activation::tanh, "tanh", true));
-  op.invalid.push_back({"features differ", Kind::shape, {"[2,3]", "[5,4]"}, [] {
-                          op::linear(ones({2, 3}), ones({5, 4}));
-                        }});
-  op.invalid.push_back({"bias of another size", Kind::shape, {"[4]", "[5,3]"}, [] {
-                          op::linear(ones({2, 3}), ones({5, 3}), ones({4}));
-                        }});
-  op.invalid.push_back({"weight of one dimension", Kind::shape, {"[3]"}, [] { op::linear(ones({2, 3}), ones({3})); }});
-  op.invalid.push_back({"two dtypes", Kind::dtype, {"float32", "float64"}, [] {
-                          op::linear(ones({2, 3}), ones({5, 3}, DType::float64));
-                        }});
-  op.invalid.push_back({"bias of another dtype", Kind::dtype, {"float32", "float64"}, [] {
-                          op::linear(ones({2, 3}), ones({5, 3}), ones({5}, DType::float64));
-                        }});
+  op.refuses("features differ", Kind::shape, {"[2,3]", "[5,4]"}, [] { op::linear(ones({2, 3}), ones({5, 4})); });
+  op.refuses("bias of another size", Kind::shape, {"[4]", "[5,3]"}, [] {
+    op::linear(ones({2, 3}), ones({5, 3}), ones({4}));
+  });
+  op.refuses("weight of one dimension", Kind::shape, {"[3]"}, [] { op::linear(ones({2, 3}), ones({3})); });
+  op.refuses("two dtypes", Kind::dtype, {"float32", "float64"}, [] {
+    op::linear(ones({2, 3}), ones({5, 3}, DType::float64));
+  });
+  op.refuses("bias of another dtype", Kind::dtype, {"float32", "float64"}, [] {
+    op::linear(ones({2, 3}), ones({5, 3}), ones({5}, DType::float64));
+  });
   return op;
 }
 

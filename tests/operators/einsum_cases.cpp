@@ -117,17 +117,17 @@ std::vector<Operator> einsum_cases() {
   const auto with = [](const char* equation, const Shape& a, const Shape& b) {
     return [=] { op::einsum(equation, {ones(a), ones(b)}); };
   };
-  op.invalid = {{"no tensors", Kind::shape, {"no tensors"}, [] { op::einsum("i->i", {}); }},
-                {"fewer terms", Kind::shape, {"1 terms for 2"}, with("ij", {2, 3}, {3, 4})},
-                {"another rank", Kind::shape, {"ijk", "[2,3]"}, with("ijk,jk->i", {2, 3}, {3, 4})},
-                {"two sizes", Kind::shape, {"3 and 4"}, with("ij,jk->ik", {2, 3}, {4, 5})},
-                {"a letter of the result alone", Kind::shape, {"'z'"}, with("ij,jk->iz", {2, 3}, {3, 5})},
-                {"a letter twice in the result", Kind::shape, {"twice"}, with("ij,jk->ii", {2, 3}, {3, 5})},
-                {"no letter", Kind::shape, {"'?'"}, with("i?,jk->ik", {2, 3}, {3, 5})},
-                {"no diagonal", Kind::shape, {"2 and 3"}, with("ii,jk->ik", {2, 3}, {3, 5})},
-                {"two dtypes", Kind::dtype, {"float64"}, [] {
-                   op::einsum("ij,jk->ik", {ones({2, 3}), ones({3, 2}, DType::float64)});
-                 }}};
+  op.refuses("no tensors", Kind::shape, {"no tensors"}, [] { op::einsum("i->i", {}); });
+  op.refuses("fewer terms", Kind::shape, {"1 terms for 2"}, with("ij", {2, 3}, {3, 4}));
+  op.refuses("another rank", Kind::shape, {"ijk", "[2,3]"}, with("ijk,jk->i", {2, 3}, {3, 4}));
+  op.refuses("two sizes", Kind::shape, {"3 and 4"}, with("ij,jk->ik", {2, 3}, {4, 5}));
+  op.refuses("a letter of the result alone", Kind::shape, {"'z'"}, with("ij,jk->iz", {2, 3}, {3, 5}));
+  op.refuses("a letter twice in the result", Kind::shape, {"twice"}, with("ij,jk->ii", {2, 3}, {3, 5}));
+  op.refuses("no letter", Kind::shape, {"'?'"}, with("i?,jk->ik", {2, 3}, {3, 5}));
+  op.refuses("no diagonal", Kind::shape, {"2 and 3"}, with("ii,jk->ik", {2, 3}, {3, 5}));
+  op.refuses("two dtypes", Kind::dtype, {"float64"}, [] {
+    op::einsum("ij,jk->ik", {ones({2, 3}), ones({3, 2}, DType::float64)});
+  });
   return {op};
 }
 

@@ -33,8 +33,8 @@ inline Operator elementwise(const char* name, std::function<Tensor(const Tensor&
   if (options.far > 0) add("far from 0", uniform({67}, -options.far, options.far), true);
   add("special values", listed({28}, special_values()), false);
   add("large", uniform({100003}, options.low, options.high), true, true);
-  op.invalid.push_back({"bools", Invalid::Kind::dtype, {"bool"}, [call] { call(ones({3}, DType::boolean)); }});
-  op.invalid.push_back({"nothing", Invalid::Kind::any, {"undefined"}, [call] { call(Tensor()); }});
+  op.refuses("bools", Invalid::Kind::dtype, {"bool"}, [call] { call(ones({3}, DType::boolean)); });
+  op.refuses("nothing", Invalid::Kind::any, {"undefined"}, [call] { call(Tensor()); });
   return op;
 }
 

@@ -78,27 +78,10 @@ std::vector<Operator> fourier_cases() {
          .gradient_terms = terms,
          .large_arguments = 0});
   }
-  op.invalid = {{"three parts",
-                 Kind::shape,
-                 {"[4,3]"},
-                 [] {
-                   op::dft(ones({4, 3}));
-                 }},
-                {"along the parts",
-                 Kind::shape,
-                 {"dimension 1"},
-                 [] {
-                   op::dft(ones({4, 2}), 1);
-                 }},
-                {"a length of 0",
-                 Kind::shape,
-                 {"a length of 0"},
-                 [] {
-                   op::dft(ones({4, 2}), 0, {.length = 0});
-                 }},
-                {"integers", Kind::dtype, {"int32"}, [] {
-                   op::dft(ones({4, 2}, DType::int32));
-                 }}};
+  op.refuses("three parts", Kind::shape, {"[4,3]"}, [] { op::dft(ones({4, 3})); });
+  op.refuses("along the parts", Kind::shape, {"dimension 1"}, [] { op::dft(ones({4, 2}), 1); });
+  op.refuses("a length of 0", Kind::shape, {"a length of 0"}, [] { op::dft(ones({4, 2}), 0, {.length = 0}); });
+  op.refuses("integers", Kind::dtype, {"int32"}, [] { op::dft(ones({4, 2}, DType::int32)); });
   return {op};
 }
 

@@ -63,10 +63,9 @@ Operator of_pairs(const char* name, Two call, double (*function)(double, double)
   op.samples.push_back(
       of_two("special values", listed({14, 1}, special_values()), listed({14}, special_values()), call, function));
   op.samples.back().gradient = false;
-  op.invalid = {
-      {"shapes that do not broadcast", Kind::shape, {"[2]", "[3]"}, [call] { call(ones({2}), ones({3})); }},
-      {"two dtypes", Kind::dtype, {"float64"}, [call] { call(ones({2}), ones({2}, DType::float64)); }},
-      {"bools", Kind::dtype, {"bool"}, [call] { call(ones({2}, DType::boolean), ones({2}, DType::boolean)); }}};
+  op.refuses("shapes that do not broadcast", Kind::shape, {"[2]", "[3]"}, [call] { call(ones({2}), ones({3})); });
+  op.refuses("two dtypes", Kind::dtype, {"float64"}, [call] { call(ones({2}), ones({2}, DType::float64)); });
+  op.refuses("bools", Kind::dtype, {"bool"}, [call] { call(ones({2}, DType::boolean), ones({2}, DType::boolean)); });
   return op;
 }
 
@@ -106,11 +105,11 @@ Operator where_number(const char* name, bool before) {
              },
          .reference = each_pair([before](double condition, double x) { return (condition != 0) == before ? -1.5 : x; }),
          .exact = true});
-  op.invalid = {{"a condition of numbers", Kind::dtype, {"bool"}, [] { op::where(ones({2}), ones({2}), 1.0); }},
-                {"half an integer", Kind::dtype, {"1.5", "int64"}, [before] {
-                   const Tensor condition = ones({2}, DType::boolean), x = ones({2}, DType::int64);
-                   before ? op::where(condition, 1.5, x) : op::where(condition, x, 1.5);
-                 }}};
+  op.refuses("a condition of numbers", Kind::dtype, {"bool"}, [] { op::where(ones({2}), ones({2}), 1.0); });
+  op.refuses("half an integer", Kind::dtype, {"1.5", "int64"}, [before] {
+    const Tensor condition = ones({2}, DType::boolean), x = ones({2}, DType::int64);
+    before ? op::where(condition, 1.5, x) : op::where(condition, x, 1.5);
+  });
   return op;
 }
 

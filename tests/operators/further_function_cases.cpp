@@ -54,14 +54,13 @@ Operator lerp(const char* name, bool by_tensor) {
           uniform(shapes.weight, 0, 1), number);
     }
   add("large", uniform({100003}), uniform({100003}), uniform({100003}, 0, 1), 0.375, true);
-  op.invalid = {
-      {"two dtypes", Kind::dtype, {"float64"}, [] { op::lerp(ones({2}), ones({2}, DType::float64), 0.5); }},
-      {"shapes that do not broadcast", Kind::shape, {"[2]", "[3]"}, [] { op::lerp(ones({2}), ones({3}), 0.5); }},
-      {"integers", Kind::dtype, {"int32"}, [] { op::lerp(ones({2}, DType::int32), ones({2}, DType::int32), 0.5); }}};
+  op.refuses("two dtypes", Kind::dtype, {"float64"}, [] { op::lerp(ones({2}), ones({2}, DType::float64), 0.5); });
+  op.refuses("shapes that do not broadcast", Kind::shape, {"[2]", "[3]"}, [] { op::lerp(ones({2}), ones({3}), 0.5); });
+  op.refuses("integers", Kind::dtype, {"int32"},
+             [] { op::lerp(ones({2}, DType::int32), ones({2}, DType::int32), 0.5); });
   if (by_tensor)
-    op.invalid.push_back({"a weight that does not broadcast", Kind::shape, {"[2]", "[3]"}, [] {
-                            op::lerp(ones({2}), ones({2}), ones({3}));
-                          }});
+    op.refuses("a weight that does not broadcast", Kind::shape, {"[2]", "[3]"},
+               [] { op::lerp(ones({2}), ones({2}), ones({3})); });
   return op;
 }
 
@@ -124,10 +123,10 @@ Operator clamp_between() {
   add("integers", integers({5, 7}), integers({7}, -4, 0), integers({5, 1}, -1, 3), true, true, false);
   op.samples.back().dtypes = {DType::int32, DType::int64};
   op.samples.back().exact = true;
-  op.invalid = {
-      {"two dtypes", Kind::dtype, {"float64"}, [] { op::clamp(ones({2}), Tensor(), ones({2}, DType::float64)); }},
-      {"shapes that do not broadcast", Kind::shape, {"[2]", "[3]"}, [] { op::clamp(ones({2}), ones({3}), Tensor()); }},
-      {"no bounds", Kind::any, {"bound"}, [] { op::clamp(ones({2}), Tensor(), Tensor()); }}};
+  op.refuses("two dtypes", Kind::dtype, {"float64"}, [] { op::clamp(ones({2}), Tensor(), ones({2}, DType::float64)); });
+  op.refuses("shapes that do not broadcast", Kind::shape, {"[2]", "[3]"},
+             [] { op::clamp(ones({2}), ones({3}), Tensor()); });
+  op.refuses("no bounds", Kind::any, {"bound"}, [] { op::clamp(ones({2}), Tensor(), Tensor()); });
   return op;
 }
 
@@ -167,7 +166,7 @@ std::vector<Operator> further_function_cases() {
   all.push_back(nan_to_num());
   all.push_back(clamp_between());
   all.push_back(softplus("softplus/slope", 2.5, 20));
-  all.back().invalid.push_back({"no slope", Kind::numeric, {"beta 0"}, [] { op::softplus(ones({2}), 0); }});
+  all.back().refuses("no slope", Kind::numeric, {"beta 0"}, [] { op::softplus(ones({2}), 0); });
   for (Sample& sample : softplus("", -0.5, 1).samples) {
     sample.name += " beta -0.5 threshold 1";
     all.back().samples.push_back(std::move(sample));

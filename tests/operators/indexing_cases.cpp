@@ -40,39 +40,18 @@ Shape named(const Use& use, const Array& index, Shape position) {
 void add_mistakes(Operator& op,
                   const std::function<void(const Tensor& x, std::int64_t dim, const Tensor& index)>& call) {
   const auto at = [](std::vector<std::int64_t> rows, const Shape& shape) { return tensor(rows, shape); };
-  op.invalid.insert(op.invalid.end(), {{"an index too large",
-                                        Kind::numeric,
-                                        {"4", "position 1"},
-                                        [=] {
-                                          call(ones({2, 4}), 1, at({0, 4}, {1, 2}));
-                                        }},
-                                       {"a negative index",
-                                        Kind::numeric,
-                                        {"-1"},
-                                        [=] {
-                                          call(ones({2, 4}), 1, at({0, -1}, {1, 2}));
-                                        }},
-                                       {"an index of another rank",
-                                        Kind::shape,
-                                        {"[2]", "[2,4]"},
-                                        [=] {
-                                          call(ones({2, 4}), 1, at({0, 1}, {2}));
-                                        }},
-                                       {"an index that is larger",
-                                        Kind::shape,
-                                        {"[3,1]", "[2,4]"},
-                                        [=] {
-                                          call(ones({2, 4}), 1, at({0, 1, 2}, {3, 1}));
-                                        }},
-                                       {"a dimension outside",
-                                        Kind::shape,
-                                        {"2"},
-                                        [=] {
-                                          call(ones({2, 4}), 2, at({0, 1}, {1, 2}));
-                                        }},
-                                       {"an index of numbers", Kind::dtype, {"float32", "int32"}, [=] {
-                                          call(ones({2, 4}), 1, zeros({1, 2}));
-                                        }}});
+  op.refuses("an index too large", Kind::numeric, {"4", "position 1"}, [=] {
+    call(ones({2, 4}), 1, at({0, 4}, {1, 2}));
+  });
+  op.refuses("a negative index", Kind::numeric, {"-1"}, [=] { call(ones({2, 4}), 1, at({0, -1}, {1, 2})); });
+  op.refuses("an index of another rank", Kind::shape, {"[2]", "[2,4]"}, [=] {
+    call(ones({2, 4}), 1, at({0, 1}, {2}));
+  });
+  op.refuses("an index that is larger", Kind::shape, {"[3,1]", "[2,4]"}, [=] {
+    call(ones({2, 4}), 1, at({0, 1, 2}, {3, 1}));
+  });
+  op.refuses("a dimension outside", Kind::shape, {"2"}, [=] { call(ones({2, 4}), 2, at({0, 1}, {1, 2})); });
+  op.refuses("an index of numbers", Kind::dtype, {"float32", "int32"}, [=] { call(ones({2, 4}), 1, zeros({1, 2})); });
 }
 
 Operator gather() {
@@ -139,12 +118,10 @@ Operator scatter(const char* name, bool adds) {
   });
   // A device leaves out what is out of range; mistakes_test.cpp has the host's error.
   std::erase_if(op.invalid, [](const Invalid& invalid) { return invalid.kind == Kind::numeric; });
-  op.invalid.push_back({"a source of another shape", Kind::shape, {"[3]", "[2]"}, [compute] {
-                          compute(ones({4}), 0, zeros({2}, DType::int64), ones({3}));
-                        }});
-  op.invalid.push_back({"two dtypes", Kind::dtype, {"float64"}, [compute] {
-                          compute(ones({4}), 0, zeros({2}, DType::int64), ones({2}, DType::float64));
-                        }});
+  op.refuses("a source of another shape", Kind::shape, {"[3]", "[2]"},
+             [compute] { compute(ones({4}), 0, zeros({2}, DType::int64), ones({3})); });
+  op.refuses("two dtypes", Kind::dtype, {"float64"},
+             [compute] { compute(ones({4}), 0, zeros({2}, DType::int64), ones({2}, DType::float64)); });
   return op;
 }
 
@@ -160,10 +137,9 @@ Operator masked_select() {
             if (in[1][i] != 0) taken.push_back(in[0][i]);
           return std::vector{Array({static_cast<std::int64_t>(taken.size())}, taken)};
         }));
-  op.invalid = {{"a mask of numbers", Kind::dtype, {"float32"}, [] { op::masked_select(ones({2}), ones({2})); }},
-                {"a mask that does not broadcast", Kind::shape, {"[2]", "[3]"}, [] {
-                   op::masked_select(ones({2}), ones({3}, DType::boolean));
-                 }}};
+  op.refuses("a mask of numbers", Kind::dtype, {"float32"}, [] { op::masked_select(ones({2}), ones({2})); });
+  op.refuses("a mask that does not broadcast", Kind::shape, {"[2]", "[3]"},
+             [] { op::masked_select(ones({2}), ones({3}, DType::boolean)); });
   struct Shapes {
     Shape x, mask;
   };
@@ -285,7 +261,7 @@ Operator argsort() {
     add("integers", integers({4, 9}, -3, 3), 1, descending);
     op.samples.back().dtypes = all_dtypes;
   }
-  op.invalid = {{"a dimension outside", Kind::shape, {"2"}, [] { op::argsort(ones({2, 3}), 2); }}};
+  op.refuses("a dimension outside", Kind::shape, {"2"}, [] { op::argsort(ones({2, 3}), 2); });
   return op;
 }
 
@@ -311,13 +287,13 @@ Operator sorted(const char* name, bool whole) {
                             .gradient_outputs = 1,
                             .exact = true});
     }
-  op.invalid = {{"a dimension outside", Kind::shape, {"2"}, [whole] {
-                   whole ? op::sort(ones({2, 3}), 2) : op::topk(ones({2, 3}), 1, 2);
-                 }}};
+  op.refuses("a dimension outside", Kind::shape, {"2"}, [whole] {
+    whole ? op::sort(ones({2, 3}), 2) : op::topk(ones({2, 3}), 1, 2);
+  });
   if (whole)
     op.invalid[0].speaker = "argsort";
   else
-    op.invalid.push_back({"more than there are", Kind::shape, {"4", "[2,3]"}, [] { op::topk(ones({2, 3}), 4); }});
+    op.refuses("more than there are", Kind::shape, {"4", "[2,3]"}, [] { op::topk(ones({2, 3}), 4); });
   return op;
 }
 

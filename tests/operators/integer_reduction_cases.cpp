@@ -88,11 +88,9 @@ Operator reduction(const char* name, std::function<Tensor(const Tensor&, const D
     if (of_nothing)
       for (const Use& use : {Use{{0}, {}}, Use{{3, 0}, {1}}, Use{{3, 0, 2}, {0, 1}, true}}) add(use, numbers);
   }
-  op.invalid = {{"a dimension outside", Kind::shape, {"2"}, [call] { call(ones({2, 3}, DType::int32), {2}, false); }}};
+  op.refuses("a dimension outside", Kind::shape, {"2"}, [call] { call(ones({2, 3}, DType::int32), {2}, false); });
   if (!of_nothing)
-    op.invalid.push_back({"no elements", Kind::shape, {"[3,0]"}, [call] {
-                            call(ones({3, 0}, DType::int64), {1}, false);
-                          }});
+    op.refuses("no elements", Kind::shape, {"[3,0]"}, [call] { call(ones({3, 0}, DType::int64), {1}, false); });
   return op;
 }
 

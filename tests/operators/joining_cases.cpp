@@ -44,28 +44,11 @@ Operator cat() {
         [dim = use.dim](const std::vector<Tensor>& in) { return std::vector{op::cat(in, dim)}; },
         [dim](const std::vector<Array>& in) { return std::vector{joined(in, dim)}; }, use.large));
   }
-  op.invalid = {{"nothing", Kind::shape, {}, [] { op::cat({}, 0); }},
-                {"sizes that differ",
-                 Kind::shape,
-                 {"[2,3]", "[4,5]"},
-                 [] {
-                   op::cat({ones({2, 3}), ones({4, 5})}, 0);
-                 }},
-                {"ranks that differ",
-                 Kind::shape,
-                 {"[2,3]", "[2]"},
-                 [] {
-                   op::cat({ones({2, 3}), ones({2})}, 0);
-                 }},
-                {"a dimension outside",
-                 Kind::shape,
-                 {"2"},
-                 [] {
-                   op::cat({ones({2, 3})}, 2);
-                 }},
-                {"two dtypes", Kind::dtype, {"float32", "int32"}, [] {
-                   op::cat({ones({2}), ones({2}, DType::int32)}, 0);
-                 }}};
+  op.refuses("nothing", Kind::shape, {}, [] { op::cat({}, 0); });
+  op.refuses("sizes that differ", Kind::shape, {"[2,3]", "[4,5]"}, [] { op::cat({ones({2, 3}), ones({4, 5})}, 0); });
+  op.refuses("ranks that differ", Kind::shape, {"[2,3]", "[2]"}, [] { op::cat({ones({2, 3}), ones({2})}, 0); });
+  op.refuses("a dimension outside", Kind::shape, {"2"}, [] { op::cat({ones({2, 3})}, 2); });
+  op.refuses("two dtypes", Kind::dtype, {"float32", "int32"}, [] { op::cat({ones({2}), ones({2}, DType::int32)}, 0); });
   return op;
 }
 
@@ -93,10 +76,8 @@ Operator stack() {
           return std::vector{joined(in, dim)};
         }));
   }
-  op.invalid = {{"nothing", Kind::shape, {}, [] { op::stack({}, 0); }},
-                {"shapes that differ", Kind::shape, {"[2]", "[3]"}, [] {
-                   op::stack({ones({2}), ones({3})}, 0);
-                 }}};
+  op.refuses("nothing", Kind::shape, {}, [] { op::stack({}, 0); });
+  op.refuses("shapes that differ", Kind::shape, {"[2]", "[3]"}, [] { op::stack({ones({2}), ones({3})}, 0); });
   return op;
 }
 
@@ -132,19 +113,9 @@ Operator split() {
           }
           return parts;
         }));
-  op.invalid = {{"sizes that do not add up",
-                 Kind::shape,
-                 {"9", "8"},
-                 [] {
-                   op::split(ones({9}), {4, 4}, 0);
-                 }},
-                {"a negative size",
-                 Kind::shape,
-                 {"-1"},
-                 [] {
-                   op::split(ones({3}), {4, -1}, 0);
-                 }},
-                {"a dimension outside", Kind::shape, {"1"}, [] { op::split(ones({9}), {9}, 1); }}};
+  op.refuses("sizes that do not add up", Kind::shape, {"9", "8"}, [] { op::split(ones({9}), {4, 4}, 0); });
+  op.refuses("a negative size", Kind::shape, {"-1"}, [] { op::split(ones({3}), {4, -1}, 0); });
+  op.refuses("a dimension outside", Kind::shape, {"1"}, [] { op::split(ones({9}), {9}, 1); });
   return op;
 }
 
@@ -172,8 +143,8 @@ Operator chunk() {
           }
           return parts;
         }));
-  op.invalid = {{"no parts", Kind::shape, {"0", "1"}, [] { op::chunk(ones({3}), 0); }},
-                {"a dimension outside", Kind::shape, {"2"}, [] { op::chunk(ones({3}), 2, 2); }}};
+  op.refuses("no parts", Kind::shape, {"0", "1"}, [] { op::chunk(ones({3}), 0); });
+  op.refuses("a dimension outside", Kind::shape, {"2"}, [] { op::chunk(ones({3}), 2, 2); });
   return op;
 }
 
@@ -200,8 +171,8 @@ Operator unbind() {
           }
           return parts;
         }));
-  op.invalid = {{"a number", Kind::shape, {"number"}, [] { op::unbind(ones({})); }},
-                {"a dimension outside", Kind::shape, {"1"}, [] { op::unbind(ones({3}), 1); }}};
+  op.refuses("a number", Kind::shape, {"number"}, [] { op::unbind(ones({})); });
+  op.refuses("a dimension outside", Kind::shape, {"1"}, [] { op::unbind(ones({3}), 1); });
   return op;
 }
 

@@ -123,44 +123,29 @@ Operator label_loss(const char* name, LabelLoss call, bool fused) {
     add(" fully smoothed", scores({5, 7}), labels({5}, 7), {.label_smoothing = 1});
   }
   add(" large", scores({20011, 17}), labels({20011}, 17), {}, true, true);
-  op.invalid = {{"a label too large",
-                 Kind::numeric,
-                 {"label 10", "position 1", "10)"},
-                 [call] {
-                   call(zeros({2, 10}), tensor<std::int64_t>({3, 10}), {}).item();
-                 }},
-                {"a negative label",
-                 Kind::numeric,
-                 {"-1"},
-                 [call] {
-                   call(zeros({2, 10}), tensor<std::int64_t>({-1, 2}), {}).item();
-                 }},
-                {"labels that are not int64",
-                 Kind::dtype,
-                 {"int32", "int64"},
-                 [call] {
-                   call(zeros({2, 10}), zeros({2}, DType::int32), {});
-                 }},
-                {"another number of labels",
-                 Kind::shape,
-                 {"3 labels", "[2,10]"},
-                 [call] {
-                   call(zeros({2, 10}), zeros({3}, DType::int64), {});
-                 }},
-                {"labels of two dimensions",
-                 Kind::shape,
-                 {"[2,1]"},
-                 [call] {
-                   call(zeros({2, 10}), zeros({2, 1}, DType::int64), {});
-                 }},
-                {"one dimension", Kind::shape, {"[10]"}, [call] { call(zeros({10}), zeros({10}, DType::int64), {}); }},
-                {"integers", Kind::dtype, {"int32"}, [call] {
-                   call(zeros({2, 10}, DType::int32), zeros({2}, DType::int64), {});
-                 }}};
+  op.refuses("a label too large", Kind::numeric, {"label 10", "position 1", "10)"}, [call] {
+    call(zeros({2, 10}), tensor<std::int64_t>({3, 10}), {}).item();
+  });
+  op.refuses("a negative label", Kind::numeric, {"-1"}, [call] {
+    call(zeros({2, 10}), tensor<std::int64_t>({-1, 2}), {}).item();
+  });
+  op.refuses("labels that are not int64", Kind::dtype, {"int32", "int64"}, [call] {
+    call(zeros({2, 10}), zeros({2}, DType::int32), {});
+  });
+  op.refuses("another number of labels", Kind::shape, {"3 labels", "[2,10]"}, [call] {
+    call(zeros({2, 10}), zeros({3}, DType::int64), {});
+  });
+  op.refuses("labels of two dimensions", Kind::shape, {"[2,1]"}, [call] {
+    call(zeros({2, 10}), zeros({2, 1}, DType::int64), {});
+  });
+  op.refuses("one dimension", Kind::shape, {"[10]"}, [call] { call(zeros({10}), zeros({10}, DType::int64), {}); });
+  op.refuses("integers", Kind::dtype, {"int32"}, [call] {
+    call(zeros({2, 10}, DType::int32), zeros({2}, DType::int64), {});
+  });
   if (fused)
-    op.invalid.push_back({"smoothing beyond 1", Kind::numeric, {"1.5"}, [call] {
-                            call(zeros({2, 10}), zeros({2}, DType::int64), {.label_smoothing = 1.5});
-                          }});
+    op.refuses("smoothing beyond 1", Kind::numeric, {"1.5"}, [call] {
+      call(zeros({2, 10}), zeros({2}, DType::int64), {.label_smoothing = 1.5});
+    });
   return op;
 }
 
@@ -198,19 +183,13 @@ Operator pointwise(const char* name, PointwiseLoss call, std::function<double(do
   }
   add(" large", uniform({300007}, -3, 3), targets({300007}), Reduce::mean, true, true);
   add(" large", uniform({601, 499}, -3, 3), targets({601, 499}), Reduce::none, true, true);
-  op.invalid = {{"shapes that differ",
-                 Kind::shape,
-                 {"[2,3]", "[3]"},
-                 [call] {
-                   call(ones({2, 3}), ones({3}), Reduce::mean);
-                 }},
-                {"two dtypes",
-                 Kind::dtype,
-                 {"float32", "float64"},
-                 [call] { call(ones({2}), ones({2}, DType::float64), Reduce::mean); }},
-                {"integers", Kind::dtype, {"int32"}, [call] {
-                   call(ones({2}, DType::int32), ones({2}, DType::int32), Reduce::mean);
-                 }}};
+  op.refuses("shapes that differ", Kind::shape, {"[2,3]", "[3]"}, [call] {
+    call(ones({2, 3}), ones({3}), Reduce::mean);
+  });
+  op.refuses("two dtypes", Kind::dtype, {"float32", "float64"},
+             [call] { call(ones({2}), ones({2}, DType::float64), Reduce::mean); });
+  op.refuses("integers", Kind::dtype, {"int32"},
+             [call] { call(ones({2}, DType::int32), ones({2}, DType::int32), Reduce::mean); });
   return op;
 }
 

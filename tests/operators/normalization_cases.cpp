@@ -58,16 +58,9 @@ Operator local_response_norm() {
          .gradient_terms = static_cast<double>(use.options.size) * 2,
          .large = use.large,
          .scalars_from = 1});
-  op.invalid = {{"one dimension", Kind::shape, {"[5]"}, [] { op::local_response_norm(ones({5})); }},
-                {"size 0",
-                 Kind::shape,
-                 {"size 0"},
-                 [] {
-                   op::local_response_norm(ones({1, 5, 2, 2}), {.size = 0});
-                 }},
-                {"integers", Kind::dtype, {"int32"}, [] {
-                   op::local_response_norm(ones({1, 5, 2}, DType::int32));
-                 }}};
+  op.refuses("one dimension", Kind::shape, {"[5]"}, [] { op::local_response_norm(ones({5})); });
+  op.refuses("size 0", Kind::shape, {"size 0"}, [] { op::local_response_norm(ones({1, 5, 2, 2}), {.size = 0}); });
+  op.refuses("integers", Kind::dtype, {"int32"}, [] { op::local_response_norm(ones({1, 5, 2}, DType::int32)); });
   return op;
 }
 
@@ -247,48 +240,29 @@ Operator batch_norm() {
        .terms = 4,
        .gradient_terms = 20});
   const auto channels = [](std::int64_t count) { return ones({count}); };
-  op.invalid = {
-      {"one dimension", Kind::shape, {"[5]"}, [=] { op::batch_norm(ones({5}), {}, {}, channels(5), channels(5)); }},
-      {"weight of another size",
-       Kind::shape,
-       {"[2]", "3"},
-       [=] {
-         op::batch_norm(ones({2, 3, 4}), channels(2), channels(2), channels(3), channels(3));
-       }},
-      {"statistics of another size",
-       Kind::shape,
-       {"[4]", "3"},
-       [=] {
-         op::batch_norm(ones({2, 3, 4}), {}, {}, channels(4), channels(4));
-       }},
-      {"inference without statistics",
-       Kind::any,
-       {"running"},
-       [] {
-         op::batch_norm(ones({2, 3, 4}), {}, {}, {}, {}, {.training = false});
-       }},
-      {"weight of another dtype",
-       Kind::dtype,
-       {"float32", "float64"},
-       [=] {
-         op::batch_norm(ones({2, 3, 4}), ones({3}, DType::float64), ones({3}, DType::float64), channels(3),
-                        channels(3));
-       }},
-      {"added of another shape",
-       Kind::shape,
-       {"added", "[2,3]", "[2,3,4]"},
-       [] {
-         op::batch_norm(ones({2, 3, 4}), {}, {}, {}, {}, {}, ones({2, 3}));
-       }},
-      {"added of another dtype",
-       Kind::dtype,
-       {"float32", "float64"},
-       [] {
-         op::batch_norm(ones({2, 3, 4}), {}, {}, {}, {}, {}, ones({2, 3, 4}, DType::float64));
-       }},
-      {"integers", Kind::dtype, {"int32"}, [=] {
-         op::batch_norm(ones({2, 3, 4}, DType::int32), {}, {}, {}, {});
-       }}};
+  op.refuses("one dimension", Kind::shape, {"[5]"},
+             [=] { op::batch_norm(ones({5}), {}, {}, channels(5), channels(5)); });
+  op.refuses("weight of another size", Kind::shape, {"[2]", "3"}, [=] {
+    op::batch_norm(ones({2, 3, 4}), channels(2), channels(2), channels(3), channels(3));
+  });
+  op.refuses("statistics of another size", Kind::shape, {"[4]", "3"}, [=] {
+    op::batch_norm(ones({2, 3, 4}), {}, {}, channels(4), channels(4));
+  });
+  op.refuses("inference without statistics", Kind::any, {"running"}, [] {
+    op::batch_norm(ones({2, 3, 4}), {}, {}, {}, {}, {.training = false});
+  });
+  op.refuses("weight of another dtype", Kind::dtype, {"float32", "float64"}, [=] {
+    op::batch_norm(ones({2, 3, 4}), ones({3}, DType::float64), ones({3}, DType::float64), channels(3), channels(3));
+  });
+  op.refuses("added of another shape", Kind::shape, {"added", "[2,3]", "[2,3,4]"}, [] {
+    op::batch_norm(ones({2, 3, 4}), {}, {}, {}, {}, {}, ones({2, 3}));
+  });
+  op.refuses("added of another dtype", Kind::dtype, {"float32", "float64"}, [] {
+    op::batch_norm(ones({2, 3, 4}), {}, {}, {}, {}, {}, ones({2, 3, 4}, DType::float64));
+  });
+  op.refuses("integers", Kind::dtype, {"int32"}, [=] {
+    op::batch_norm(ones({2, 3, 4}, DType::int32), {}, {}, {}, {});
+  });
   return op;
 }
 

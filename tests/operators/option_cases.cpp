@@ -63,13 +63,13 @@ Operator nll(const char* name, bool weighted, const std::vector<Shape>& shapes) 
            .scalars_from = 0,
            .large_arguments = 1});
     }
-  op.invalid = {{"labels of another shape", Kind::shape, {"[4]"}, [] {
-                   op::nll(ones({2, 3, 5}), zeros({4}, DType::int64));
-                 }}};
+  op.refuses("labels of another shape", Kind::shape, {"[4]"}, [] {
+    op::nll(ones({2, 3, 5}), zeros({4}, DType::int64));
+  });
   if (weighted)
-    op.invalid.push_back({"weights of another number of classes", Kind::shape, {"[4]", "[3]"}, [] {
-                            op::nll(ones({2, 3}), zeros({2}, DType::int64), {.weight = ones({4})});
-                          }});
+    op.refuses("weights of another number of classes", Kind::shape, {"[4]", "[3]"}, [] {
+      op::nll(ones({2, 3}), zeros({2}, DType::int64), {.weight = ones({4})});
+    });
   return op;
 }
 
@@ -118,21 +118,16 @@ Operator binary(const char* name, bool logits) {
            .scalars_from = 0,
            .large_arguments = 1});
     }
-  op.invalid = {{"shapes that differ", Kind::shape, {"[2]", "[3]"}, [call] { call(ones({2}), ones({3}), {}); }},
-                {"two dtypes", Kind::dtype, {"float64"}, [call] { call(ones({2}), ones({2}, DType::float64), {}); }},
-                {"a weight of more",
-                 Kind::shape,
-                 {"[2,3]", "[3]"},
-                 [call] {
-                   call(full({3}, 0.5), ones({3}), {.weight = ones({2, 3})});
-                 }},
-                {"a target with a gradient", Kind::autograd, {"detach"}, [call] {
-                   call(full({3}, 0.5), ones({3}).set_requires_grad(), {});
-                 }}};
+  op.refuses("shapes that differ", Kind::shape, {"[2]", "[3]"}, [call] { call(ones({2}), ones({3}), {}); });
+  op.refuses("two dtypes", Kind::dtype, {"float64"}, [call] { call(ones({2}), ones({2}, DType::float64), {}); });
+  op.refuses("a weight of more", Kind::shape, {"[2,3]", "[3]"}, [call] {
+    call(full({3}, 0.5), ones({3}), {.weight = ones({2, 3})});
+  });
+  op.refuses("a target with a gradient", Kind::autograd, {"detach"},
+             [call] { call(full({3}, 0.5), ones({3}).set_requires_grad(), {}); });
   if (!logits)
-    op.invalid.push_back({"weights of what is true", Kind::any, {"pos_weight"}, [call] {
-                            call(full({3}, 0.5), ones({3}), {.pos_weight = ones({3})});
-                          }});
+    op.refuses("weights of what is true", Kind::any, {"pos_weight"},
+               [call] { call(full({3}, 0.5), ones({3}), {.pos_weight = ones({3})}); });
   return op;
 }
 
@@ -238,15 +233,12 @@ Operator same_padding() {
          .terms = terms,
          .gradient_terms = terms * static_cast<double>(use.x[0] * use.x[2] * use.x[3])});
   }
-  op.invalid = {{"a stride",
-                 Kind::shape,
-                 {"stride of 2x1"},
-                 [] {
-                   op::conv2d(ones({1, 1, 5, 5}), ones({1, 1, 3, 3}), {}, {.stride = {2, 1}, .same_padding = true});
-                 }},
-                {"padding as well", Kind::shape, {"padding of 1x1"}, [] {
-                   op::conv2d(ones({1, 1, 5, 5}), ones({1, 1, 3, 3}), {}, {.padding = 1, .same_padding = true});
-                 }}};
+  op.refuses("a stride", Kind::shape, {"stride of 2x1"}, [] {
+    op::conv2d(ones({1, 1, 5, 5}), ones({1, 1, 3, 3}), {}, {.stride = {2, 1}, .same_padding = true});
+  });
+  op.refuses("padding as well", Kind::shape, {"padding of 1x1"}, [] {
+    op::conv2d(ones({1, 1, 5, 5}), ones({1, 1, 3, 3}), {}, {.padding = 1, .same_padding = true});
+  });
   return op;
 }
 
@@ -324,14 +316,14 @@ Operator resized(const char* name, const std::vector<op::InterpolateOptions>& mo
            .terms = 16,
            .gradient_terms = 256});
     }
-  op.invalid = {{"three dimensions", Kind::shape, {"[2,3,4]"}, [by_scale] {
-                   by_scale ? op::interpolate_by(ones({2, 3, 4}), 2) : op::interpolate(ones({2, 3, 4}), 2);
-                 }}};
+  op.refuses("three dimensions", Kind::shape, {"[2,3,4]"}, [by_scale] {
+    by_scale ? op::interpolate_by(ones({2, 3, 4}), 2) : op::interpolate(ones({2, 3, 4}), 2);
+  });
   if (by_scale)
     for (const double scale : {0.0, -1.0, 0.25, 1e30, std::nan("")})
-      op.invalid.push_back({message("a scale of ", scale), Kind::shape, {"[1,1,2,2]"}, [scale] {
-                              op::interpolate_by(ones({1, 1, 2, 2}), scale);
-                            }});
+      op.refuses(message("a scale of ", scale), Kind::shape, {"[1,1,2,2]"}, [scale] {
+        op::interpolate_by(ones({1, 1, 2, 2}), scale);
+      });
   return op;
 }
 
@@ -397,7 +389,7 @@ Operator of_number(const char* name, std::function<Tensor(const Tensor& x, std::
                                 out[0] = function(in[0][0]);
                                 return std::vector{out};
                               }});
-  op.invalid = {{"dimension 1", Kind::shape, {"1"}, [call] { call(ones({}), 1); }}};
+  op.refuses("dimension 1", Kind::shape, {"1"}, [call] { call(ones({}), 1); });
   return op;
 }
 

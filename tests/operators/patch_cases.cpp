@@ -58,15 +58,8 @@ Operator unfold() {
           });
           return std::vector{out};
         }));
-  op.invalid = {{"two dimensions",
-                 Kind::shape,
-                 {"[4,4]"},
-                 [] {
-                   op::unfold(ones({4, 4}), 2);
-                 }},
-                {"a large kernel", Kind::shape, {"5"}, [] {
-                   op::unfold(ones({1, 1, 4, 4}), 5);
-                 }}};
+  op.refuses("two dimensions", Kind::shape, {"[4,4]"}, [] { op::unfold(ones({4, 4}), 2); });
+  op.refuses("a large kernel", Kind::shape, {"5"}, [] { op::unfold(ones({1, 1, 4, 4}), 5); });
   return op;
 }
 
@@ -89,21 +82,9 @@ Operator fold() {
                                 return std::vector{out};
                               },
                           .terms = static_cast<double>(use.kernel.h * use.kernel.w)});
-  op.invalid = {{"another number of windows",
-                 Kind::shape,
-                 {"[1,4,8]", "9"},
-                 [] {
-                   op::fold(ones({1, 4, 8}), 4, 2);
-                 }},
-                {"another number of taps",
-                 Kind::shape,
-                 {"[1,5,9]", "4"},
-                 [] {
-                   op::fold(ones({1, 5, 9}), 4, 2);
-                 }},
-                {"integers", Kind::dtype, {"int32"}, [] {
-                   op::fold(ones({1, 4, 9}, DType::int32), 4, 2);
-                 }}};
+  op.refuses("another number of windows", Kind::shape, {"[1,4,8]", "9"}, [] { op::fold(ones({1, 4, 8}), 4, 2); });
+  op.refuses("another number of taps", Kind::shape, {"[1,5,9]", "4"}, [] { op::fold(ones({1, 5, 9}), 4, 2); });
+  op.refuses("integers", Kind::dtype, {"int32"}, [] { op::fold(ones({1, 4, 9}, DType::int32), 4, 2); });
   return op;
 }
 
@@ -149,16 +130,9 @@ Operator blocks(const char* name, Tensor (*call)(const Tensor&, std::int64_t), b
           return std::vector{out};
         }));
   }
-  op.invalid = {{"no multiple",
-                 Kind::shape,
-                 {"[1,3,3,3]", "multiple"},
-                 [call] {
-                   call(ones({1, 3, 3, 3}), 2);
-                 }},
-                {"one dimension", Kind::shape, {"[4]"}, [call] { call(ones({4}), 2); }},
-                {"a block of 0", Kind::shape, {"0"}, [call] {
-                   call(ones({1, 4, 4, 4}), 0);
-                 }}};
+  op.refuses("no multiple", Kind::shape, {"[1,3,3,3]", "multiple"}, [call] { call(ones({1, 3, 3, 3}), 2); });
+  op.refuses("one dimension", Kind::shape, {"[4]"}, [call] { call(ones({4}), 2); });
+  op.refuses("a block of 0", Kind::shape, {"0"}, [call] { call(ones({1, 4, 4, 4}), 0); });
   return op;
 }
 

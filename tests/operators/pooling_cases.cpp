@@ -102,51 +102,18 @@ Operator max_pool2d() {
                               return std::vector{max_pooled(in[0], {"", {}, {3, 2}, {3, 2}})[0]};
                             },
                         .exact = true});
-  op.invalid = {{"input of two dimensions",
-                 Kind::shape,
-                 {"[5,5]", "4"},
-                 [] {
-                   op::max_pool2d(ones({5, 5}), 2);
-                 }},
-                {"kernel beyond the image",
-                 Kind::shape,
-                 {"4", "3"},
-                 [] {
-                   op::max_pool2d(ones({1, 1, 3, 3}), 4);
-                 }},
-                {"padding beyond half the kernel",
-                 Kind::shape,
-                 {"padding", "half"},
-                 [] {
-                   op::max_pool2d(ones({1, 1, 5, 5}), 3, {.padding = 2});
-                 }},
-                {"side of more than 256",
-                 Kind::shape,
-                 {"256"},
-                 [] {
-                   op::max_pool2d(ones({1, 1, 2, 300}), {1, 257});
-                 }},
-                {"end padding beyond half the kernel",
-                 Kind::shape,
-                 {"padding 2x1", "half"},
-                 [] {
-                   op::max_pool2d(ones({1, 1, 5, 5}), 3, {.padding = 1, .end_padding = Pair(2, 1)});
-                 }},
-                {"stride 0",
-                 Kind::shape,
-                 {"stride 0"},
-                 [] {
-                   op::max_pool2d(ones({1, 1, 5, 5}), 2, {.stride = Pair(0)});
-                 }},
-                {"kernel 0",
-                 Kind::shape,
-                 {"kernel 0"},
-                 [] {
-                   op::max_pool2d(ones({1, 1, 5, 5}), 0);
-                 }},
-                {"integers", Kind::dtype, {"int32"}, [] {
-                   op::max_pool2d(ones({1, 1, 5, 5}, DType::int32), 2);
-                 }}};
+  op.refuses("input of two dimensions", Kind::shape, {"[5,5]", "4"}, [] { op::max_pool2d(ones({5, 5}), 2); });
+  op.refuses("kernel beyond the image", Kind::shape, {"4", "3"}, [] { op::max_pool2d(ones({1, 1, 3, 3}), 4); });
+  op.refuses("padding beyond half the kernel", Kind::shape, {"padding", "half"}, [] {
+    op::max_pool2d(ones({1, 1, 5, 5}), 3, {.padding = 2});
+  });
+  op.refuses("side of more than 256", Kind::shape, {"256"}, [] { op::max_pool2d(ones({1, 1, 2, 300}), {1, 257}); });
+  op.refuses("end padding beyond half the kernel", Kind::shape, {"padding 2x1", "half"}, [] {
+    op::max_pool2d(ones({1, 1, 5, 5}), 3, {.padding = 1, .end_padding = Pair(2, 1)});
+  });
+  op.refuses("stride 0", Kind::shape, {"stride 0"}, [] { op::max_pool2d(ones({1, 1, 5, 5}), 2, {.stride = Pair(0)}); });
+  op.refuses("kernel 0", Kind::shape, {"kernel 0"}, [] { op::max_pool2d(ones({1, 1, 5, 5}), 0); });
+  op.refuses("integers", Kind::dtype, {"int32"}, [] { op::max_pool2d(ones({1, 1, 5, 5}, DType::int32), 2); });
   return op;
 }
 

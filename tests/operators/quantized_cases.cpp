@@ -83,17 +83,9 @@ Operator quantize() {
   }
   add("NaN and infinities", listed({3, 37}, special_values()), {0.5, 100});
   add("large", uniform({8, 3, 120, 130}, -2, 2), {2.0 / 127, 128}, true);
-  op.invalid = {
-      {"stored numbers", Kind::dtype, {"uint8", "float32"}, [] { op::quantize(ones({2}, DType::uint8), {}); }},
-      {"scale 0",
-       Kind::numeric,
-       {"scale of 0"},
-       [] {
-         op::quantize(ones({2}), {0, 0});
-       }},
-      {"zero beyond", Kind::numeric, {"256", "255"}, [] {
-         op::quantize(ones({2}), {1, 256});
-       }}};
+  op.refuses("stored numbers", Kind::dtype, {"uint8", "float32"}, [] { op::quantize(ones({2}, DType::uint8), {}); });
+  op.refuses("scale 0", Kind::numeric, {"scale of 0"}, [] { op::quantize(ones({2}), {0, 0}); });
+  op.refuses("zero beyond", Kind::numeric, {"256", "255"}, [] { op::quantize(ones({2}), {1, 256}); });
   return op;
 }
 
@@ -117,10 +109,10 @@ Operator dequantize() {
     add(shape, {0.7, 131});
   }
   add({8, 33, 50, 60}, {0.013, 100}, true);
-  op.invalid = {{"float32", Kind::dtype, {"float32", "uint8"}, [] { op::dequantize(ones({2}), {}); }},
-                {"scale beyond float32", Kind::numeric, {"1e+60"}, [] {
-                   op::dequantize(ones({2}, DType::uint8), {1e60, 0});
-                 }}};
+  op.refuses("float32", Kind::dtype, {"float32", "uint8"}, [] { op::dequantize(ones({2}), {}); });
+  op.refuses("scale beyond float32", Kind::numeric, {"1e+60"}, [] {
+    op::dequantize(ones({2}, DType::uint8), {1e60, 0});
+  });
   return op;
 }
 
@@ -256,18 +248,16 @@ Operator quantized_conv2d() {
                            ones({kernel[0]}), {}, options);
     };
   };
-  op.invalid = {
-      {"float32 input", Kind::dtype, {"float32", "uint8", "quantize"}, call(DType::float32, DType::int8, {3, 3, 3, 2})},
-      {"uint8 weights", Kind::dtype, {"weight", "int8"}, call(DType::uint8, DType::uint8, {3, 3, 3, 2})},
-      {"channels", Kind::shape, {"2 channels", "expects 3"}, call(DType::uint8, DType::int8, {3, 3, 3, 3})},
-      {"kernel beyond the image", Kind::shape, {"7"}, call(DType::uint8, DType::int8, {3, 7, 7, 2})},
-      {"groups", Kind::shape, {"3 groups"}, call(DType::uint8, DType::int8, {3, 3, 3, 2}, {.groups = 3})},
-      {"bounds", Kind::numeric, {"300"}, call(DType::uint8, DType::int8, {3, 3, 3, 2}, {.high = 300.0})},
-      {"zero", Kind::numeric, {"-1"}, call(DType::uint8, DType::int8, {3, 3, 3, 2}, {.zero = -1})},
-      {"int32 results",
-       Kind::dtype,
-       {"int32"},
-       call(DType::uint8, DType::int8, {3, 3, 3, 2}, {.dtype = DType::int32})}};
+  op.refuses("float32 input", Kind::dtype, {"float32", "uint8", "quantize"},
+             call(DType::float32, DType::int8, {3, 3, 3, 2}));
+  op.refuses("uint8 weights", Kind::dtype, {"weight", "int8"}, call(DType::uint8, DType::uint8, {3, 3, 3, 2}));
+  op.refuses("channels", Kind::shape, {"2 channels", "expects 3"}, call(DType::uint8, DType::int8, {3, 3, 3, 3}));
+  op.refuses("kernel beyond the image", Kind::shape, {"7"}, call(DType::uint8, DType::int8, {3, 7, 7, 2}));
+  op.refuses("groups", Kind::shape, {"3 groups"}, call(DType::uint8, DType::int8, {3, 3, 3, 2}, {.groups = 3}));
+  op.refuses("bounds", Kind::numeric, {"300"}, call(DType::uint8, DType::int8, {3, 3, 3, 2}, {.high = 300.0}));
+  op.refuses("zero", Kind::numeric, {"-1"}, call(DType::uint8, DType::int8, {3, 3, 3, 2}, {.zero = -1}));
+  op.refuses("int32 results", Kind::dtype, {"int32"},
+             call(DType::uint8, DType::int8, {3, 3, 3, 2}, {.dtype = DType::int32}));
   return op;
 }
 
@@ -291,19 +281,15 @@ Operator quantized_conv2d_cat() {
         },
         large));
   }
-  op.invalid = {{"a missing tensor",
-                 Kind::any,
-                 {"3 tensors", "each"},
-                 [] {
-                   op::quantized_conv2d_cat(
-                       {ones({1, 2, 3, 3}, DType::uint8), ones({2, 1, 1, 2}, DType::int8), ones({2}, DType::int32)},
-                       {{}});
-                 }},
-                {"sizes", Kind::shape, {"[1,2,3,3]", "[1,2,1,1]"}, [] {
-                   const Tensor x = ones({1, 2, 3, 3}, DType::uint8), b = ones({2}, DType::int32), s = ones({2});
-                   op::quantized_conv2d_cat(
-                       {x, ones({2, 1, 1, 2}, DType::int8), b, s, x, ones({2, 3, 3, 2}, DType::int8), b, s}, {{}, {}});
-                 }}};
+  op.refuses("a missing tensor", Kind::any, {"3 tensors", "each"}, [] {
+    op::quantized_conv2d_cat(
+        {ones({1, 2, 3, 3}, DType::uint8), ones({2, 1, 1, 2}, DType::int8), ones({2}, DType::int32)}, {{}});
+  });
+  op.refuses("sizes", Kind::shape, {"[1,2,3,3]", "[1,2,1,1]"}, [] {
+    const Tensor x = ones({1, 2, 3, 3}, DType::uint8), b = ones({2}, DType::int32), s = ones({2});
+    op::quantized_conv2d_cat({x, ones({2, 1, 1, 2}, DType::int8), b, s, x, ones({2, 3, 3, 2}, DType::int8), b, s},
+                             {{}, {}});
+  });
   return op;
 }
 
@@ -343,17 +329,12 @@ Operator quantized_linear() {
         },
         reference, use.large));
   }
-  op.invalid = {{"features",
-                 Kind::shape,
-                 {"[2,3]", "4"},
-                 [] {
-                   op::quantized_linear(ones({2, 3}, DType::uint8), ones({5, 4}, DType::int8), ones({5}, DType::int32),
-                                        ones({5}), {});
-                 }},
-                {"bias", Kind::shape, {"[4]", "[5]"}, [] {
-                   op::quantized_linear(ones({2, 3}, DType::uint8), ones({5, 3}, DType::int8), ones({4}, DType::int32),
-                                        ones({5}), {});
-                 }}};
+  op.refuses("features", Kind::shape, {"[2,3]", "4"}, [] {
+    op::quantized_linear(ones({2, 3}, DType::uint8), ones({5, 4}, DType::int8), ones({5}, DType::int32), ones({5}), {});
+  });
+  op.refuses("bias", Kind::shape, {"[4]", "[5]"}, [] {
+    op::quantized_linear(ones({2, 3}, DType::uint8), ones({5, 3}, DType::int8), ones({4}, DType::int32), ones({5}), {});
+  });
   return op;
 }
 
@@ -378,9 +359,8 @@ Operator quantized_add() {
           },
           element_count(shape) > 100000));
     }
-  op.invalid = {{"shapes", Kind::shape, {"[2]", "[3]"}, [] {
-                   op::quantized_add(ones({2}, DType::uint8), ones({3}, DType::uint8), {});
-                 }}};
+  op.refuses("shapes", Kind::shape, {"[2]", "[3]"},
+             [] { op::quantized_add(ones({2}, DType::uint8), ones({3}, DType::uint8), {}); });
   return op;
 }
 
@@ -403,15 +383,12 @@ Operator quantized_cat() {
           return std::vector{joined(parts[0], parts[1])};
         },
         element_count(a) > 100000));
-  op.invalid = {{"quantizations",
-                 Kind::any,
-                 {"1 tensors", "0 quantizations"},
-                 [] {
-                   op::quantized_cat({ones({2, 2}, DType::uint8)}, {}, {});
-                 }},
-                {"shapes", Kind::shape, {"[3,2]", "[2,2]"}, [] {
-                   op::quantized_cat({ones({2, 2}, DType::uint8), ones({3, 2}, DType::uint8)}, {{}, {}}, {});
-                 }}};
+  op.refuses("quantizations", Kind::any, {"1 tensors", "0 quantizations"}, [] {
+    op::quantized_cat({ones({2, 2}, DType::uint8)}, {}, {});
+  });
+  op.refuses("shapes", Kind::shape, {"[3,2]", "[2,2]"}, [] {
+    op::quantized_cat({ones({2, 2}, DType::uint8), ones({3, 2}, DType::uint8)}, {{}, {}}, {});
+  });
   return op;
 }
 

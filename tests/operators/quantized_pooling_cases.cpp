@@ -94,15 +94,10 @@ Operator quantized_max_pool2d() {
           })};
         },
         w.large));
-  op.invalid = {{"float32",
-                 Kind::dtype,
-                 {"float32", "uint8"},
-                 [] {
-                   op::quantized_max_pool2d(ones({1, 1, 4, 4}), 2);
-                 }},
-                {"padding", Kind::shape, {"half"}, [] {
-                   op::quantized_max_pool2d(ones({1, 1, 4, 4}, DType::uint8), 2, {.padding = 2});
-                 }}};
+  op.refuses("float32", Kind::dtype, {"float32", "uint8"}, [] { op::quantized_max_pool2d(ones({1, 1, 4, 4}), 2); });
+  op.refuses("padding", Kind::shape, {"half"}, [] {
+    op::quantized_max_pool2d(ones({1, 1, 4, 4}, DType::uint8), 2, {.padding = 2});
+  });
   return op;
 }
 
@@ -143,9 +138,9 @@ Operator quantized_avg_pool2d() {
           },
           w.large));
     }
-  op.invalid = {{"scale", Kind::numeric, {"scale of -1"}, [] {
-                   op::quantized_avg_pool2d(ones({1, 1, 4, 4}, DType::uint8), 2, {.x = {-1, 0}});
-                 }}};
+  op.refuses("scale", Kind::numeric, {"scale of -1"}, [] {
+    op::quantized_avg_pool2d(ones({1, 1, 4, 4}, DType::uint8), 2, {.x = {-1, 0}});
+  });
   return op;
 }
 
@@ -176,9 +171,9 @@ Operator quantized_adaptive_avg_pool2d() {
           return std::vector{y};
         },
         element_count(shape) > 100000));
-  op.invalid = {{"output 0", Kind::shape, {"0x1"}, [] {
-                   op::quantized_adaptive_avg_pool2d(ones({1, 1, 4, 4}, DType::uint8), {0, 1}, {});
-                 }}};
+  op.refuses("output 0", Kind::shape, {"0x1"}, [] {
+    op::quantized_adaptive_avg_pool2d(ones({1, 1, 4, 4}, DType::uint8), {0, 1}, {});
+  });
   return op;
 }
 

@@ -36,10 +36,9 @@ Operator repeat(const char* name, Tensor (*call)(const Tensor&, const Shape&), b
             return from;
           })};
         }));
-  op.invalid = {{"a negative number", Kind::shape, {"[-1]"}, [call] { call(ones({3}), {-1}); }},
-                {"nothing", Kind::any, {"undefined"}, [call] { call(Tensor(), {1}); }}};
-  if (!fewer)
-    op.invalid.push_back({"too few numbers", Kind::shape, {"[2]", "[2,3]"}, [call] { call(ones({2, 3}), {2}); }});
+  op.refuses("a negative number", Kind::shape, {"[-1]"}, [call] { call(ones({3}), {-1}); });
+  op.refuses("nothing", Kind::any, {"undefined"}, [call] { call(Tensor(), {1}); });
+  if (!fewer) op.refuses("too few numbers", Kind::shape, {"[2]", "[2,3]"}, [call] { call(ones({2, 3}), {2}); });
   return op;
 }
 
@@ -78,19 +77,9 @@ Operator roll() {
           }
           return std::vector{out};
         }));
-  op.invalid = {{"two shifts without dimensions",
-                 Kind::shape,
-                 {"2 shifts"},
-                 [] {
-                   op::roll(ones({3}), {1, 2});
-                 }},
-                {"fewer dimensions than shifts",
-                 Kind::shape,
-                 {"2 shifts", "1"},
-                 [] {
-                   op::roll(ones({3}), {1, 2}, 0);
-                 }},
-                {"a dimension outside", Kind::shape, {"1"}, [] { op::roll(ones({3}), {1}, 1); }}};
+  op.refuses("two shifts without dimensions", Kind::shape, {"2 shifts"}, [] { op::roll(ones({3}), {1, 2}); });
+  op.refuses("fewer dimensions than shifts", Kind::shape, {"2 shifts", "1"}, [] { op::roll(ones({3}), {1, 2}, 0); });
+  op.refuses("a dimension outside", Kind::shape, {"1"}, [] { op::roll(ones({3}), {1}, 1); });
   return op;
 }
 
@@ -125,16 +114,9 @@ Operator meshgrid() {
             return out;
           }));
     }
-  op.invalid = {{"nothing", Kind::shape, {"no tensors"}, [] { op::meshgrid({}); }},
-                {"a matrix",
-                 Kind::shape,
-                 {"[2,3]"},
-                 [] {
-                   op::meshgrid({ones({2}), ones({2, 3})});
-                 }},
-                {"two dtypes", Kind::dtype, {"float64"}, [] {
-                   op::meshgrid({ones({2}), ones({2}, DType::float64)});
-                 }}};
+  op.refuses("nothing", Kind::shape, {"no tensors"}, [] { op::meshgrid({}); });
+  op.refuses("a matrix", Kind::shape, {"[2,3]"}, [] { op::meshgrid({ones({2}), ones({2, 3})}); });
+  op.refuses("two dtypes", Kind::dtype, {"float64"}, [] { op::meshgrid({ones({2}), ones({2}, DType::float64)}); });
   return op;
 }
 
@@ -159,10 +141,8 @@ Operator diag() {
             for (std::int64_t i = 0; i < count; ++i) out[i] = in[0].at({i + down, i + right});
             return std::vector{out};
           }));
-  op.invalid = {{"a number", Kind::shape, {"[]"}, [] { op::diag(ones({})); }},
-                {"three dimensions", Kind::shape, {"[1,2,3]"}, [] {
-                   op::diag(ones({1, 2, 3}));
-                 }}};
+  op.refuses("a number", Kind::shape, {"[]"}, [] { op::diag(ones({})); });
+  op.refuses("three dimensions", Kind::shape, {"[1,2,3]"}, [] { op::diag(ones({1, 2, 3})); });
   return op;
 }
 
@@ -182,20 +162,18 @@ Operator flatten() {
           out.shape = use.result;
           return std::vector{out};
         }));
-  op.invalid = {{"an end before its begin",
-                 Kind::shape,
-                 {"2", "1"},
-                 [] {
-                   op::flatten(ones({2, 3, 4}), 2, 1);
-                 },
-                 "flatten"},
-                {"an end outside",
-                 Kind::shape,
-                 {"3"},
-                 [] {
-                   op::flatten(ones({2, 3, 4}), 0, 3);
-                 },
-                 "flatten"}};
+  op.refuses(
+      "an end before its begin", Kind::shape, {"2", "1"},
+      [] {
+        op::flatten(ones({2, 3, 4}), 2, 1);
+      },
+      "flatten");
+  op.refuses(
+      "an end outside", Kind::shape, {"3"},
+      [] {
+        op::flatten(ones({2, 3, 4}), 0, 3);
+      },
+      "flatten");
   return op;
 }
 
@@ -216,20 +194,18 @@ Operator squeeze() {
           out.shape = use.result;
           return std::vector{out};
         }));
-  op.invalid = {{"another size",
-                 Kind::shape,
-                 {"size 3"},
-                 [] {
-                   op::squeeze(ones({1, 3}), {0, 1});
-                 },
-                 "squeeze"},
-                {"a dimension twice",
-                 Kind::shape,
-                 {"twice"},
-                 [] {
-                   op::squeeze(ones({1, 1}), {0, -2});
-                 },
-                 "squeeze"}};
+  op.refuses(
+      "another size", Kind::shape, {"size 3"},
+      [] {
+        op::squeeze(ones({1, 3}), {0, 1});
+      },
+      "squeeze");
+  op.refuses(
+      "a dimension twice", Kind::shape, {"twice"},
+      [] {
+        op::squeeze(ones({1, 1}), {0, -2});
+      },
+      "squeeze");
   return op;
 }
 
@@ -265,20 +241,18 @@ Operator cropping() {
         }));
   // Of bool 7 is 1.
   for (Sample& sample : op.samples) std::erase(sample.dtypes, DType::boolean);
-  op.invalid = {{"more than there is",
-                 Kind::shape,
-                 {"-2", "[3]"},
-                 [] {
-                   op::pad(ones({3}), {{0, -2, -2}});
-                 },
-                 "pad"},
-                {"a whole number of 64 bits",
-                 Kind::shape,
-                 {"-9223372036854775808"},
-                 [] {
-                   op::pad(ones({3}), {{0, std::numeric_limits<std::int64_t>::min(), 0}});
-                 },
-                 "pad"}};
+  op.refuses(
+      "more than there is", Kind::shape, {"-2", "[3]"},
+      [] {
+        op::pad(ones({3}), {{0, -2, -2}});
+      },
+      "pad");
+  op.refuses(
+      "a whole number of 64 bits", Kind::shape, {"-9223372036854775808"},
+      [] {
+        op::pad(ones({3}), {{0, std::numeric_limits<std::int64_t>::min(), 0}});
+      },
+      "pad");
   return op;
 }
 
@@ -303,13 +277,12 @@ Operator joining_nothing() {
   add("before a matrix", {{0}, {2, 3}}, 1, {2, 3});
   add("between matrices", {{2, 3}, {0}, {1, 3}}, 0, {3, 3});
   add("behind a vector", {{3}, {0}}, 0, {3});
-  op.invalid = {{"of another dtype",
-                 Kind::dtype,
-                 {"float64"},
-                 [] {
-                   op::cat({ones({0}, DType::float64), ones({2, 3})});
-                 },
-                 "cat"}};
+  op.refuses(
+      "of another dtype", Kind::dtype, {"float64"},
+      [] {
+        op::cat({ones({0}, DType::float64), ones({2, 3})});
+      },
+      "cat");
   return op;
 }
 
@@ -338,14 +311,9 @@ Operator multinomial() {
                             .gradient = false,
                             .exact = true});
     }
-  op.invalid = {{"integers", Kind::dtype, {"int32"}, [] { op::multinomial(ones({2}, DType::int32), 1); }},
-                {"three dimensions",
-                 Kind::shape,
-                 {"[1,2,3]"},
-                 [] {
-                   op::multinomial(ones({1, 2, 3}), 1);
-                 }},
-                {"none", Kind::shape, {"0 positions"}, [] { op::multinomial(ones({2}), 0); }}};
+  op.refuses("integers", Kind::dtype, {"int32"}, [] { op::multinomial(ones({2}, DType::int32), 1); });
+  op.refuses("three dimensions", Kind::shape, {"[1,2,3]"}, [] { op::multinomial(ones({1, 2, 3}), 1); });
+  op.refuses("none", Kind::shape, {"0 positions"}, [] { op::multinomial(ones({2}), 0); });
   return op;
 }
 

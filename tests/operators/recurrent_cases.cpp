@@ -178,24 +178,17 @@ Operator layer(const char* name, Cell cell) {
       if (cell == Cell::gru) op::gru(ones(x), hidden, ones(ih), ones(hh), bias, {}, lengths);
     };
   };
-  op.invalid = {
-      {"another number of inputs",
-       Kind::shape,
-       {"[3,2,5]", message('[', rows, ",6]")},
-       call({3, 2, 5}, {rows, 6}, {rows, 4})},
-      {"another number of gates",
-       Kind::shape,
-       {message('[', rows + 1, ",4]")},
-       call({3, 2, 5}, {rows, 5}, {rows + 1, 4})},
-      {"two dimensions", Kind::shape, {"[3,5]"}, call({3, 5}, {rows, 5}, {rows, 4})},
-      {"no steps", Kind::shape, {"no steps"}, call({0, 2, 5}, {rows, 5}, {rows, 4})},
-      {"another bias", Kind::shape, {"[3]"}, call({3, 2, 5}, {rows, 5}, {rows, 4}, ones({3}))},
-      {"another state", Kind::shape, {"[2,3]", "[2,4]"}, call({3, 2, 5}, {rows, 5}, {rows, 4}, {}, ones({2, 3}))},
-      {"lengths of numbers", Kind::dtype, {"float32"}, call({3, 2, 5}, {rows, 5}, {rows, 4}, {}, {}, ones({2}))},
-      {"another number of lengths",
-       Kind::shape,
-       {"[3]", "[2]"},
-       call({3, 2, 5}, {rows, 5}, {rows, 4}, {}, {}, ones({3}, DType::int64))}};
+  op.refuses("another number of inputs", Kind::shape, {"[3,2,5]", message('[', rows, ",6]")},
+             call({3, 2, 5}, {rows, 6}, {rows, 4}));
+  op.refuses("another number of gates", Kind::shape, {message('[', rows + 1, ",4]")},
+             call({3, 2, 5}, {rows, 5}, {rows + 1, 4}));
+  op.refuses("two dimensions", Kind::shape, {"[3,5]"}, call({3, 5}, {rows, 5}, {rows, 4}));
+  op.refuses("no steps", Kind::shape, {"no steps"}, call({0, 2, 5}, {rows, 5}, {rows, 4}));
+  op.refuses("another bias", Kind::shape, {"[3]"}, call({3, 2, 5}, {rows, 5}, {rows, 4}, ones({3})));
+  op.refuses("another state", Kind::shape, {"[2,3]", "[2,4]"}, call({3, 2, 5}, {rows, 5}, {rows, 4}, {}, ones({2, 3})));
+  op.refuses("lengths of numbers", Kind::dtype, {"float32"}, call({3, 2, 5}, {rows, 5}, {rows, 4}, {}, {}, ones({2})));
+  op.refuses("another number of lengths", Kind::shape, {"[3]", "[2]"},
+             call({3, 2, 5}, {rows, 5}, {rows, 4}, {}, {}, ones({3}, DType::int64)));
   return op;
 }
 

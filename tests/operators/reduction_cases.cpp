@@ -138,11 +138,9 @@ Sample sample(const Use& use, Argument argument, const Reduction& call, const Gr
 }
 
 void add_common_mistakes(Operator& op, const Reduction& call) {
-  op.invalid.push_back({"a dimension outside", Kind::shape, {"2"}, [call] { call(ones({2, 3}), {2}, false); }});
-  op.invalid.push_back({"a negative dimension outside", Kind::shape, {"-3"}, [call] {
-                          call(ones({2, 3}), {-3}, false);
-                        }});
-  op.invalid.push_back({"a dimension twice", Kind::shape, {"twice"}, [call] { call(ones({2, 3}), {1, -1}, false); }});
+  op.refuses("a dimension outside", Kind::shape, {"2"}, [call] { call(ones({2, 3}), {2}, false); });
+  op.refuses("a negative dimension outside", Kind::shape, {"-3"}, [call] { call(ones({2, 3}), {-3}, false); });
+  op.refuses("a dimension twice", Kind::shape, {"twice"}, [call] { call(ones({2, 3}), {1, -1}, false); });
 }
 
 Operator additive(const char* name, const Reduction& call, const Group& function, bool sums) {
@@ -220,8 +218,8 @@ Operator extreme(const char* name, const Reduction& call, double sign) {
   add({{3, 9}, {1}}, listed({3, 9}, {-infinity}), " all -infinity", false);
   add({{0, 3}, {1}}, uniform({0, 3}), "", true);
   add_common_mistakes(op, call);
-  op.invalid.push_back({"no elements", Kind::shape, {"[3,0]"}, [call] { call(ones({3, 0}), {1}, false); }});
-  op.invalid.push_back({"no elements at all", Kind::shape, {"[0]"}, [call] { call(ones({0}), {}, false); }});
+  op.refuses("no elements", Kind::shape, {"[3,0]"}, [call] { call(ones({3, 0}), {1}, false); });
+  op.refuses("no elements at all", Kind::shape, {"[0]"}, [call] { call(ones({0}), {}, false); });
   return op;
 }
 
@@ -266,8 +264,8 @@ Operator position(const char* name, Tensor (*call)(const Tensor&, std::int64_t, 
   add({14, 2}, 0, false, listed({14, 2}, special_values()), " special values");
   add({601, 499}, 1, false, integers({601, 499}, 0, 300), " large", true);
   add({499, 601}, 0, false, integers({499, 601}, 0, 300), " large", true);
-  op.invalid.push_back({"a dimension outside", Kind::shape, {"2"}, [call] { call(ones({2, 3}), 2, false); }});
-  op.invalid.push_back({"no elements", Kind::shape, {"[3,0]"}, [call] { call(ones({3, 0}), 1, false); }});
+  op.refuses("a dimension outside", Kind::shape, {"2"}, [call] { call(ones({2, 3}), 2, false); });
+  op.refuses("no elements", Kind::shape, {"[3,0]"}, [call] { call(ones({3, 0}), 1, false); });
   return op;
 }
 
@@ -298,12 +296,8 @@ Operator sum_to() {
          .terms = static_cast<double>(std::max<std::int64_t>(1, element_count(pair.from))) /
                   static_cast<double>(std::max<std::int64_t>(1, element_count(pair.to))),
          .large = element_count(pair.from) > 100000});
-  op.invalid.push_back({"a shape that does not broadcast", Kind::shape, {"[3,4]", "[5]"}, [] {
-                          op::sum_to(ones({3, 4}), {5});
-                        }});
-  op.invalid.push_back({"a shape of more dimensions", Kind::shape, {"[4]", "[1,4]"}, [] {
-                          op::sum_to(ones({4}), {1, 4});
-                        }});
+  op.refuses("a shape that does not broadcast", Kind::shape, {"[3,4]", "[5]"}, [] { op::sum_to(ones({3, 4}), {5}); });
+  op.refuses("a shape of more dimensions", Kind::shape, {"[4]", "[1,4]"}, [] { op::sum_to(ones({4}), {1, 4}); });
   return op;
 }
 

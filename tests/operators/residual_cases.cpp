@@ -127,24 +127,21 @@ std::vector<Operator> residual_cases() {
       {"many rows", {1, 8, 67, 20}, 96, 16, 3, {.stride = 2}},
       {"no images", {0, 8, 5, 5}, 16, 8}};
   for (const Use& use : uses) op.samples.push_back(sample(use));
-  op.invalid = {{"another middle",
-                 Kind::shape,
-                 {"6 groups", "8 input"},
-                 [] {
-                   op::inverted_residual(
-                       ones({1, 4, 5, 5}),
-                       {.expand = ones({8, 4, 1, 1}), .depthwise = ones({6, 1, 3, 3}), .project = ones({4, 8, 1, 1})});
-                 },
-                 "conv2d"},
-                {"a shortcut of another shape",
-                 Kind::shape,
-                 {"[1,4,5,5]", "[1,8,5,5]"},
-                 [] {
-                   op::inverted_residual(ones({1, 8, 5, 5}),
-                                         {.depthwise = ones({8, 1, 3, 3}), .project = ones({4, 8, 1, 1})},
-                                         ones({1, 8, 5, 5}));
-                 },
-                 "conv2d_add"}};
+  op.refuses(
+      "another middle", Kind::shape, {"6 groups", "8 input"},
+      [] {
+        op::inverted_residual(
+            ones({1, 4, 5, 5}),
+            {.expand = ones({8, 4, 1, 1}), .depthwise = ones({6, 1, 3, 3}), .project = ones({4, 8, 1, 1})});
+      },
+      "conv2d");
+  op.refuses(
+      "a shortcut of another shape", Kind::shape, {"[1,4,5,5]", "[1,8,5,5]"},
+      [] {
+        op::inverted_residual(ones({1, 8, 5, 5}), {.depthwise = ones({8, 1, 3, 3}), .project = ones({4, 8, 1, 1})},
+                              ones({1, 8, 5, 5}));
+      },
+      "conv2d_add");
   return {op};
 }
 

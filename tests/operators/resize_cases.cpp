@@ -181,39 +181,20 @@ Operator resize_operator() {
          .gradient_terms = 64,
          .large_arguments = 0});
   }
-  op.invalid = {{"another number of sizes",
-                 Kind::shape,
-                 {"1 sizes", "[2,3]"},
-                 [] {
-                   op::resize(ones({2, 3}), {4});
-                 }},
-                {"a size of 0",
-                 Kind::shape,
-                 {"[2,0]"},
-                 [] {
-                   op::resize(ones({2, 3}), {2, 0});
-                 }},
-                {"another number of scales",
-                 Kind::shape,
-                 {"1 scales"},
-                 [] {
-                   op::resize(ones({2, 3}), {2, 6}, {.scales = {2}});
-                 }},
-                {"a scale of 0",
-                 Kind::shape,
-                 {"a scale of 0"},
-                 [] {
-                   op::resize(ones({2, 3}), {2, 6}, {.scales = {1, 0}});
-                 }},
-                {"no bounds",
-                 Kind::shape,
-                 {"0 bounds", "expected 4"},
-                 [] {
-                   op::resize(ones({2, 3}), {2, 6}, {.coordinates = Coordinates::crop});
-                 }},
-                {"integers between elements", Kind::dtype, {"int32"}, [] {
-                   op::resize(ones({2, 3}, DType::int32), {2, 6}, {.mode = Resize::linear});
-                 }}};
+  op.refuses("another number of sizes", Kind::shape, {"1 sizes", "[2,3]"}, [] { op::resize(ones({2, 3}), {4}); });
+  op.refuses("a size of 0", Kind::shape, {"[2,0]"}, [] { op::resize(ones({2, 3}), {2, 0}); });
+  op.refuses("another number of scales", Kind::shape, {"1 scales"}, [] {
+    op::resize(ones({2, 3}), {2, 6}, {.scales = {2}});
+  });
+  op.refuses("a scale of 0", Kind::shape, {"a scale of 0"}, [] {
+    op::resize(ones({2, 3}), {2, 6}, {.scales = {1, 0}});
+  });
+  op.refuses("no bounds", Kind::shape, {"0 bounds", "expected 4"}, [] {
+    op::resize(ones({2, 3}), {2, 6}, {.coordinates = Coordinates::crop});
+  });
+  op.refuses("integers between elements", Kind::dtype, {"int32"}, [] {
+    op::resize(ones({2, 3}, DType::int32), {2, 6}, {.mode = Resize::linear});
+  });
   return op;
 }
 

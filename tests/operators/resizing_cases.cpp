@@ -66,33 +66,13 @@ Operator interpolate() {
                             .terms = exact ? 1.0 : 4.0,
                             .gradient_terms = 64});
     }
-  op.invalid = {{"three dimensions",
-                 Kind::shape,
-                 {"[2,3,4]"},
-                 [] {
-                   op::interpolate(ones({2, 3, 4}), 2);
-                 }},
-                {"a size of 0",
-                 Kind::shape,
-                 {"0"},
-                 [] {
-                   op::interpolate(ones({1, 1, 2, 2}), {0, 3});
-                 }},
-                {"a size that no image has",
-                 Kind::shape,
-                 {"9223372036854775807x2"},
-                 [] {
-                   op::interpolate(ones({1, 1, 2, 2}), {std::numeric_limits<std::int64_t>::max(), 2});
-                 }},
-                {"no image",
-                 Kind::shape,
-                 {"[1,1,0,2]"},
-                 [] {
-                   op::interpolate(ones({1, 1, 0, 2}), 3);
-                 }},
-                {"integers", Kind::dtype, {"uint8"}, [] {
-                   op::interpolate(ones({1, 1, 2, 2}, DType::uint8), 3);
-                 }}};
+  op.refuses("three dimensions", Kind::shape, {"[2,3,4]"}, [] { op::interpolate(ones({2, 3, 4}), 2); });
+  op.refuses("a size of 0", Kind::shape, {"0"}, [] { op::interpolate(ones({1, 1, 2, 2}), {0, 3}); });
+  op.refuses("a size that no image has", Kind::shape, {"9223372036854775807x2"}, [] {
+    op::interpolate(ones({1, 1, 2, 2}), {std::numeric_limits<std::int64_t>::max(), 2});
+  });
+  op.refuses("no image", Kind::shape, {"[1,1,0,2]"}, [] { op::interpolate(ones({1, 1, 0, 2}), 3); });
+  op.refuses("integers", Kind::dtype, {"uint8"}, [] { op::interpolate(ones({1, 1, 2, 2}, DType::uint8), 3); });
   return op;
 }
 
@@ -129,25 +109,11 @@ Operator pad(const char* name, op::PadMode mode) {
           }
           return std::vector{out};
         }));
-  op.invalid = {{"less than nothing",
-                 Kind::shape,
-                 {"-1"},
-                 [mode] {
-                   op::pad(ones({3}), {{0, -1, 0}}, mode);
-                 }},
-                {"a dimension outside",
-                 Kind::shape,
-                 {"1"},
-                 [mode] {
-                   op::pad(ones({3}), {{1, 1, 0}}, mode);
-                 }},
-                {"around nothing", Kind::shape, {"[0]"}, [mode] {
-                   op::pad(ones({0}), {{0, 1, 0}}, mode);
-                 }}};
+  op.refuses("less than nothing", Kind::shape, {"-1"}, [mode] { op::pad(ones({3}), {{0, -1, 0}}, mode); });
+  op.refuses("a dimension outside", Kind::shape, {"1"}, [mode] { op::pad(ones({3}), {{1, 1, 0}}, mode); });
+  op.refuses("around nothing", Kind::shape, {"[0]"}, [mode] { op::pad(ones({0}), {{0, 1, 0}}, mode); });
   if (mode != op::PadMode::replicate)
-    op.invalid.push_back({"more than there is", Kind::shape, {"4", "[3]"}, [mode] {
-                            op::pad(ones({3}), {{0, 0, 4}}, mode);
-                          }});
+    op.refuses("more than there is", Kind::shape, {"4", "[3]"}, [mode] { op::pad(ones({3}), {{0, 0, 4}}, mode); });
   return op;
 }
 

@@ -50,21 +50,15 @@ Operator rotary() {
                                 },
                             .terms = 2,
                             .gradient_terms = 24});
-  op.invalid = {{"more angles than pairs",
-                 Kind::shape,
-                 {"[3,3]", "[3,4]"},
-                 [] {
-                   op::rotary_embedding(ones({3, 4}), ones({3, 3}), ones({3, 3}));
-                 }},
-                {"angles that do not broadcast",
-                 Kind::shape,
-                 {"[2,2]", "[3,2]"},
-                 [] {
-                   op::rotary_embedding(ones({3, 4}), ones({2, 2}), ones({2, 2}));
-                 }},
-                {"two dtypes", Kind::dtype, {"float64"}, [] {
-                   op::rotary_embedding(ones({3, 4}), ones({3, 2}, DType::float64), ones({3, 2}, DType::float64));
-                 }}};
+  op.refuses("more angles than pairs", Kind::shape, {"[3,3]", "[3,4]"}, [] {
+    op::rotary_embedding(ones({3, 4}), ones({3, 3}), ones({3, 3}));
+  });
+  op.refuses("angles that do not broadcast", Kind::shape, {"[2,2]", "[3,2]"}, [] {
+    op::rotary_embedding(ones({3, 4}), ones({2, 2}), ones({2, 2}));
+  });
+  op.refuses("two dtypes", Kind::dtype, {"float64"}, [] {
+    op::rotary_embedding(ones({3, 4}), ones({3, 2}, DType::float64), ones({3, 2}, DType::float64));
+  });
   return op;
 }
 
@@ -155,13 +149,11 @@ Operator grouped_attention() {
   const auto call = [](const Shape& query, const Shape& key, const op::GroupedAttentionOptions& options = {}) {
     return [=] { op::grouped_attention(ones(query), ones(key), ones(key), options); };
   };
-  op.invalid = {{"heads that do not share", Kind::shape, {"[1,3,2,4]", "[1,2,2,4]"}, call({1, 3, 2, 4}, {1, 2, 2, 4})},
-                {"three dimensions", Kind::shape, {"[3,2,4]"}, call({3, 2, 4}, {3, 2, 4})},
-                {"a past below 0", Kind::shape, {"past -1"}, call({1, 2, 2, 4}, {1, 2, 2, 4}, {.past = -1})},
-                {"a mask that does not broadcast",
-                 Kind::shape,
-                 {"[3,2]", "[1,2,2,2]"},
-                 call({1, 2, 2, 4}, {1, 2, 2, 4}, {.mask = ones({3, 2})})}};
+  op.refuses("heads that do not share", Kind::shape, {"[1,3,2,4]", "[1,2,2,4]"}, call({1, 3, 2, 4}, {1, 2, 2, 4}));
+  op.refuses("three dimensions", Kind::shape, {"[3,2,4]"}, call({3, 2, 4}, {3, 2, 4}));
+  op.refuses("a past below 0", Kind::shape, {"past -1"}, call({1, 2, 2, 4}, {1, 2, 2, 4}, {.past = -1}));
+  op.refuses("a mask that does not broadcast", Kind::shape, {"[3,2]", "[1,2,2,2]"},
+             call({1, 2, 2, 4}, {1, 2, 2, 4}, {.mask = ones({3, 2})}));
   return op;
 }
 

@@ -132,33 +132,11 @@ Operator layer_norm(const char* name, bool centred) {
   const auto call = [call_of](const Tensor& x, const Shape& shape, const Tensor& weight) {
     call_of(shape)(x, weight, {}, 1e-5);
   };
-  op.invalid = {{"another last dimension",
-                 Kind::shape,
-                 {"[2,3]", "[4]"},
-                 [call] {
-                   call(ones({2, 3}), {4}, {});
-                 }},
-                {"no dimension",
-                 Kind::shape,
-                 {"[2,3]"},
-                 [call] {
-                   call(ones({2, 3}), {}, {});
-                 }},
-                {"another weight",
-                 Kind::shape,
-                 {"weight", "[2]", "[3]"},
-                 [call] {
-                   call(ones({2, 3}), {3}, ones({2}));
-                 }},
-                {"two dtypes",
-                 Kind::dtype,
-                 {"float64"},
-                 [call] {
-                   call(ones({2, 3}), {3}, ones({3}, DType::float64));
-                 }},
-                {"integers", Kind::dtype, {"int32"}, [call] {
-                   call(ones({2, 3}, DType::int32), {3}, {});
-                 }}};
+  op.refuses("another last dimension", Kind::shape, {"[2,3]", "[4]"}, [call] { call(ones({2, 3}), {4}, {}); });
+  op.refuses("no dimension", Kind::shape, {"[2,3]"}, [call] { call(ones({2, 3}), {}, {}); });
+  op.refuses("another weight", Kind::shape, {"weight", "[2]", "[3]"}, [call] { call(ones({2, 3}), {3}, ones({2})); });
+  op.refuses("two dtypes", Kind::dtype, {"float64"}, [call] { call(ones({2, 3}), {3}, ones({3}, DType::float64)); });
+  op.refuses("integers", Kind::dtype, {"int32"}, [call] { call(ones({2, 3}, DType::int32), {3}, {}); });
   return op;
 }
 
@@ -188,22 +166,13 @@ Operator group_norm(const char* name, bool instances) {
   const auto call = [instances](const Tensor& x, std::int64_t groups, const Tensor& weight) {
     instances ? op::instance_norm(x, weight) : op::group_norm(x, groups, weight);
   };
-  op.invalid = {{"another weight",
-                 Kind::shape,
-                 {"weight", "[3]", "[4]"},
-                 [call] {
-                   call(ones({2, 4, 3}), 2, ones({3}));
-                 }},
-                {"no channels", Kind::shape, {"[4]"}, [call] { call(ones({4}), 2, {}); }},
-                {"integers", Kind::dtype, {"int32"}, [call] {
-                   call(ones({2, 4, 3}, DType::int32), 2, {});
-                 }}};
+  op.refuses("another weight", Kind::shape, {"weight", "[3]", "[4]"}, [call] { call(ones({2, 4, 3}), 2, ones({3})); });
+  op.refuses("no channels", Kind::shape, {"[4]"}, [call] { call(ones({4}), 2, {}); });
+  op.refuses("integers", Kind::dtype, {"int32"}, [call] { call(ones({2, 4, 3}, DType::int32), 2, {}); });
   if (instances)
-    op.invalid.push_back({"planes of one element", Kind::shape, {"[2,4,1]"}, [call] { call(ones({2, 4, 1}), 2, {}); }});
+    op.refuses("planes of one element", Kind::shape, {"[2,4,1]"}, [call] { call(ones({2, 4, 1}), 2, {}); });
   else
-    op.invalid.push_back({"groups of unequal size", Kind::shape, {"3 groups"}, [call] {
-                            call(ones({2, 4, 3}), 3, {});
-                          }});
+    op.refuses("groups of unequal size", Kind::shape, {"3 groups"}, [call] { call(ones({2, 4, 3}), 3, {}); });
   return op;
 }
 

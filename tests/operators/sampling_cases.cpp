@@ -111,27 +111,18 @@ Operator grid_sample() {
           if (mode == Resize::nearest)
             op.samples.back().arguments[1] = constant(listed(use.grid, {-0.77, 0.13, 0.61, -0.31, 1.4, -1.3, 0.93}));
         }
-  op.invalid = {{"a grid of another number of images",
-                 Kind::shape,
-                 {"[3,2,2,2]", "[2,1,4,4]"},
-                 [] {
-                   op::grid_sample(ones({2, 1, 4, 4}), ones({3, 2, 2, 2}));
-                 }},
-                {"a grid of three coordinates",
-                 Kind::shape,
-                 {"[2,2,2,3]"},
-                 [] {
-                   op::grid_sample(ones({2, 1, 4, 4}), ones({2, 2, 2, 3}));
-                 }},
-                {"an empty image",
-                 Kind::shape,
-                 {"[2,1,0,4]"},
-                 [] {
-                   op::grid_sample(ones({2, 1, 0, 4}), ones({2, 2, 2, 2}));
-                 }},
-                {"two dtypes", Kind::dtype, {"float64"}, [] {
-                   op::grid_sample(ones({2, 1, 4, 4}), ones({2, 2, 2, 2}, DType::float64));
-                 }}};
+  op.refuses("a grid of another number of images", Kind::shape, {"[3,2,2,2]", "[2,1,4,4]"}, [] {
+    op::grid_sample(ones({2, 1, 4, 4}), ones({3, 2, 2, 2}));
+  });
+  op.refuses("a grid of three coordinates", Kind::shape, {"[2,2,2,3]"}, [] {
+    op::grid_sample(ones({2, 1, 4, 4}), ones({2, 2, 2, 3}));
+  });
+  op.refuses("an empty image", Kind::shape, {"[2,1,0,4]"}, [] {
+    op::grid_sample(ones({2, 1, 0, 4}), ones({2, 2, 2, 2}));
+  });
+  op.refuses("two dtypes", Kind::dtype, {"float64"}, [] {
+    op::grid_sample(ones({2, 1, 4, 4}), ones({2, 2, 2, 2}, DType::float64));
+  });
   return op;
 }
 
@@ -221,9 +212,9 @@ Operator roi_align() {
       op::roi_align(ones({2, 1, 4, 4}), ones(boxes), tensor(images, {static_cast<std::int64_t>(images.size())}), 2);
     };
   };
-  op.invalid = {{"three corners", Kind::shape, {"[2,3]"}, call({2, 3}, {0, 1})},
-                {"fewer images", Kind::shape, {"1 images", "2 boxes"}, call({2, 4}, {0})},
-                {"an image outside", Kind::numeric, {"2"}, call({2, 4}, {0, 2})}};
+  op.refuses("three corners", Kind::shape, {"[2,3]"}, call({2, 3}, {0, 1}));
+  op.refuses("fewer images", Kind::shape, {"1 images", "2 boxes"}, call({2, 4}, {0}));
+  op.refuses("an image outside", Kind::numeric, {"2"}, call({2, 4}, {0, 2}));
   return op;
 }
 
@@ -284,15 +275,12 @@ Operator suppression() {
              },
          .gradient = false,
          .exact = true});
-  op.invalid = {{"another number of boxes",
-                 Kind::shape,
-                 {"[1,3,4]", "[1,2,5]"},
-                 [] {
-                   op::non_max_suppression(ones({1, 3, 4}), ones({1, 2, 5}));
-                 }},
-                {"two dtypes", Kind::dtype, {"float64"}, [] {
-                   op::non_max_suppression(ones({1, 3, 4}), ones({1, 2, 3}, DType::float64));
-                 }}};
+  op.refuses("another number of boxes", Kind::shape, {"[1,3,4]", "[1,2,5]"}, [] {
+    op::non_max_suppression(ones({1, 3, 4}), ones({1, 2, 5}));
+  });
+  op.refuses("two dtypes", Kind::dtype, {"float64"}, [] {
+    op::non_max_suppression(ones({1, 3, 4}), ones({1, 2, 3}, DType::float64));
+  });
   return op;
 }
 

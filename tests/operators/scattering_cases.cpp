@@ -77,27 +77,16 @@ Operator gather_nd() {
           return std::vector{out};
         }));
   for (Sample& sample : op.samples) sample.gradient_terms = 24;
-  op.invalid = {{"an index too large",
-                 Kind::numeric,
-                 {"4"},
-                 [] {
-                   op::gather_nd(ones({3, 4}), whole({1, 4}, {1, 2})).values();
-                 }},
-                {"an index too small",
-                 Kind::numeric,
-                 {"-1"},
-                 [] {
-                   op::gather_nd(ones({3, 4}), whole({-4, 0}, {1, 2})).values();
-                 }},
-                {"more columns than dimensions",
-                 Kind::shape,
-                 {"[1,3]", "[3,4]"},
-                 [] {
-                   op::gather_nd(ones({3, 4}), whole({0, 0, 0}, {1, 3}));
-                 }},
-                {"an index of numbers", Kind::dtype, {"float32"}, [] {
-                   op::gather_nd(ones({3, 4}), zeros({1, 2}));
-                 }}};
+  op.refuses("an index too large", Kind::numeric, {"4"}, [] {
+    op::gather_nd(ones({3, 4}), whole({1, 4}, {1, 2})).values();
+  });
+  op.refuses("an index too small", Kind::numeric, {"-1"}, [] {
+    op::gather_nd(ones({3, 4}), whole({-4, 0}, {1, 2})).values();
+  });
+  op.refuses("more columns than dimensions", Kind::shape, {"[1,3]", "[3,4]"}, [] {
+    op::gather_nd(ones({3, 4}), whole({0, 0, 0}, {1, 3}));
+  });
+  op.refuses("an index of numbers", Kind::dtype, {"float32"}, [] { op::gather_nd(ones({3, 4}), zeros({1, 2})); });
   return op;
 }
 
@@ -170,21 +159,15 @@ Operator scatter_nd() {
            .exact = true});
       if (element_count(source) > 8 && how == Scatter::mul) op.samples.back().dtypes = signed_dtypes;
     }
-  op.invalid = {{"a source of another shape",
-                 Kind::shape,
-                 {"[3]", "expected [2]"},
-                 [] {
-                   op::scatter_nd(ones({3, 4}), whole({0, 1, 1, 2}, {2, 2}), ones({3}));
-                 }},
-                {"two dtypes",
-                 Kind::dtype,
-                 {"float64"},
-                 [] {
-                   op::scatter_nd(ones({3}), whole({0}, {1, 1}), ones({1}, DType::float64));
-                 }},
-                {"an index of numbers", Kind::dtype, {"float32"}, [] {
-                   op::scatter_nd(ones({3}), zeros({1, 1}), ones({1}));
-                 }}};
+  op.refuses("a source of another shape", Kind::shape, {"[3]", "expected [2]"}, [] {
+    op::scatter_nd(ones({3, 4}), whole({0, 1, 1, 2}, {2, 2}), ones({3}));
+  });
+  op.refuses("two dtypes", Kind::dtype, {"float64"}, [] {
+    op::scatter_nd(ones({3}), whole({0}, {1, 1}), ones({1}, DType::float64));
+  });
+  op.refuses("an index of numbers", Kind::dtype, {"float32"}, [] {
+    op::scatter_nd(ones({3}), zeros({1, 1}), ones({1}));
+  });
   return op;
 }
 
@@ -248,13 +231,10 @@ Operator scatter_reduce() {
              return std::vector{Array({2}, {2, 3}), Array({4}, {2, 2, 0, 3})};
            },
        .gradient = false});
-  op.invalid = {{"a source of another shape",
-                 Kind::shape,
-                 {"[3]", "[2]"},
-                 [] { op::scatter_reduce(ones({4}), 0, zeros({2}, DType::int64), ones({3})); }},
-                {"a dimension outside", Kind::shape, {"1"}, [] {
-                   op::scatter_reduce(ones({4}), 1, zeros({2}, DType::int64), ones({2}));
-                 }}};
+  op.refuses("a source of another shape", Kind::shape, {"[3]", "[2]"},
+             [] { op::scatter_reduce(ones({4}), 0, zeros({2}, DType::int64), ones({3})); });
+  op.refuses("a dimension outside", Kind::shape, {"1"},
+             [] { op::scatter_reduce(ones({4}), 1, zeros({2}, DType::int64), ones({2})); });
   return op;
 }
 
@@ -287,13 +267,10 @@ Operator compress() {
   add({4, 6}, 24, {});
   add({4, 6}, 7, {});
   add({3, 2}, 0, 0);
-  op.invalid = {{"a longer condition",
-                 Kind::shape,
-                 {"5", "[4,6]"},
-                 [] {
-                   op::compress(ones({4, 6}), ones({5}, DType::boolean), 0);
-                 }},
-                {"a condition of numbers", Kind::dtype, {"float32"}, [] { op::compress(ones({4}), ones({4}), 0); }}};
+  op.refuses("a longer condition", Kind::shape, {"5", "[4,6]"}, [] {
+    op::compress(ones({4, 6}), ones({5}, DType::boolean), 0);
+  });
+  op.refuses("a condition of numbers", Kind::dtype, {"float32"}, [] { op::compress(ones({4}), ones({4}), 0); });
   return op;
 }
 
@@ -355,13 +332,8 @@ Operator unique() {
     add({3, 4, 2}, 1, sorted, all_dtypes, 2);
     add({0}, {}, sorted, compute_dtypes, 0);
   }
-  op.invalid = {{"a dimension outside",
-                 Kind::shape,
-                 {"2"},
-                 [] {
-                   op::unique(ones({2, 3}), {.dim = 2});
-                 }},
-                {"nothing", Kind::any, {"undefined"}, [] { op::unique(Tensor()); }}};
+  op.refuses("a dimension outside", Kind::shape, {"2"}, [] { op::unique(ones({2, 3}), {.dim = 2}); });
+  op.refuses("nothing", Kind::any, {"undefined"}, [] { op::unique(Tensor()); });
   return op;
 }
 

@@ -108,15 +108,8 @@ Operator pad() {
           });
           return std::vector{result};
         }));
-  op.invalid = {{"more taken away than there is",
-                 Kind::shape,
-                 {"-4"},
-                 [] {
-                   op::pad(ones({3}), {{0, -4, 0}});
-                 }},
-                {"a dimension outside", Kind::shape, {"1"}, [] {
-                   op::pad(ones({3}), {{1, 1, 1}});
-                 }}};
+  op.refuses("more taken away than there is", Kind::shape, {"-4"}, [] { op::pad(ones({3}), {{0, -4, 0}}); });
+  op.refuses("a dimension outside", Kind::shape, {"1"}, [] { op::pad(ones({3}), {{1, 1, 1}}); });
   return op;
 }
 
@@ -156,43 +149,25 @@ Operator index_select() {
             return position;
           })};
         }));
-  op.invalid = {{"an index too large along the last dimension",
-                 Kind::numeric,
-                 {"5", "position 1"},
-                 [] {
-                   op::index_select(ones({2, 5}), 1, tensor<std::int64_t>({0, 5})).values();
-                 }},
-                {"a dimension outside",
-                 Kind::shape,
-                 {"2"},
-                 [] {
-                   op::index_select(ones({2, 5}), 2, tensor<std::int64_t>({0}));
-                 }},
-                {"an index too large",
-                 Kind::numeric,
-                 {"5", "position 1"},
-                 [] {
-                   op::index_select(ones({5, 2}), 0, tensor<std::int64_t>({0, 5})).values();
-                 }},
-                {"a negative index",
-                 Kind::numeric,
-                 {"-1"},
-                 [] {
-                   op::index_select(ones({5, 2}), 0, tensor<std::int64_t>({-1})).values();
-                 }},
-                {"an index of numbers",
-                 Kind::dtype,
-                 {"float32", "int64"},
-                 [] {
-                   op::index_select(ones({5, 2}), 0, zeros({2}));
-                 }},
-                {"an index of two dimensions",
-                 Kind::shape,
-                 {"[2,2]"},
-                 [] {
-                   op::index_select(ones({5}), 0, zeros({2, 2}, DType::int64));
-                 }},
-                {"no dimension", Kind::shape, {}, [] { op::index_select(ones({}), 0, zeros({2}, DType::int64)); }}};
+  op.refuses("an index too large along the last dimension", Kind::numeric, {"5", "position 1"}, [] {
+    op::index_select(ones({2, 5}), 1, tensor<std::int64_t>({0, 5})).values();
+  });
+  op.refuses("a dimension outside", Kind::shape, {"2"}, [] {
+    op::index_select(ones({2, 5}), 2, tensor<std::int64_t>({0}));
+  });
+  op.refuses("an index too large", Kind::numeric, {"5", "position 1"}, [] {
+    op::index_select(ones({5, 2}), 0, tensor<std::int64_t>({0, 5})).values();
+  });
+  op.refuses("a negative index", Kind::numeric, {"-1"}, [] {
+    op::index_select(ones({5, 2}), 0, tensor<std::int64_t>({-1})).values();
+  });
+  op.refuses("an index of numbers", Kind::dtype, {"float32", "int64"}, [] {
+    op::index_select(ones({5, 2}), 0, zeros({2}));
+  });
+  op.refuses("an index of two dimensions", Kind::shape, {"[2,2]"}, [] {
+    op::index_select(ones({5}), 0, zeros({2, 2}, DType::int64));
+  });
+  op.refuses("no dimension", Kind::shape, {}, [] { op::index_select(ones({}), 0, zeros({2}, DType::int64)); });
   return op;
 }
 
@@ -217,21 +192,12 @@ Operator one_hot() {
            .gradient = false,
            .exact = true,
            .large = rows > 10000});
-  op.invalid = {
-      {"a label too large",
-       Kind::numeric,
-       {"3"},
-       [] {
-         op::one_hot(tensor<std::int64_t>({0, 3}), 3).values();
-       }},
-      {"labels that are not int64", Kind::dtype, {"int32", "int64"}, [] { op::one_hot(zeros({2}, DType::int32), 3); }},
-      {"labels of two dimensions",
-       Kind::shape,
-       {"[2,2]"},
-       [] {
-         op::one_hot(zeros({2, 2}, DType::int64), 3);
-       }},
-      {"a result of integers", Kind::dtype, {"int32"}, [] { op::one_hot(zeros({2}, DType::int64), 3, DType::int32); }}};
+  op.refuses("a label too large", Kind::numeric, {"3"}, [] { op::one_hot(tensor<std::int64_t>({0, 3}), 3).values(); });
+  op.refuses("labels that are not int64", Kind::dtype, {"int32", "int64"},
+             [] { op::one_hot(zeros({2}, DType::int32), 3); });
+  op.refuses("labels of two dimensions", Kind::shape, {"[2,2]"}, [] { op::one_hot(zeros({2, 2}, DType::int64), 3); });
+  op.refuses("a result of integers", Kind::dtype, {"int32"},
+             [] { op::one_hot(zeros({2}, DType::int64), 3, DType::int32); });
   return op;
 }
 
@@ -265,9 +231,9 @@ Operator dropout() {
        .call = [](const std::vector<Tensor>& in) { return std::vector{op::dropout(in[0], 0.5, false)}; },
        .reference = [](const std::vector<Array>& in) { return std::vector{in[0]}; },
        .exact = true});
-  op.invalid = {{"probability beyond 1", Kind::numeric, {"1.5"}, [] { op::dropout(ones({3}), 1.5, true); }},
-                {"negative probability", Kind::numeric, {"-0.5"}, [] { op::dropout(ones({3}), -0.5, true); }},
-                {"integers", Kind::dtype, {"int32"}, [] { op::dropout(ones({3}, DType::int32), 0.5, true); }}};
+  op.refuses("probability beyond 1", Kind::numeric, {"1.5"}, [] { op::dropout(ones({3}), 1.5, true); });
+  op.refuses("negative probability", Kind::numeric, {"-0.5"}, [] { op::dropout(ones({3}), -0.5, true); });
+  op.refuses("integers", Kind::dtype, {"int32"}, [] { op::dropout(ones({3}, DType::int32), 0.5, true); });
   return op;
 }
 
@@ -322,10 +288,8 @@ Operator copy_in_place() {
           for (std::int64_t j = 2; j < 4; ++j) result.at({i, j}) = in[1][i];
         return std::vector{result};
       }));
-  op.invalid = {{"a shape that does not broadcast", Kind::shape, {"[3]", "[4]"}, [] { ones({4}).copy_(ones({3})); }},
-                {"a larger source", Kind::shape, {"[2,4]", "[4]"}, [] {
-                   ones({4}).copy_(ones({2, 4}));
-                 }}};
+  op.refuses("a shape that does not broadcast", Kind::shape, {"[3]", "[4]"}, [] { ones({4}).copy_(ones({3})); });
+  op.refuses("a larger source", Kind::shape, {"[2,4]", "[4]"}, [] { ones({4}).copy_(ones({2, 4})); });
   return op;
 }
 

@@ -56,21 +56,9 @@ Operator glu() {
                                 return std::vector{out};
                               },
                           .terms = 2});
-  op.invalid = {{"an odd size",
-                 Kind::shape,
-                 {"[2,3]"},
-                 [] {
-                   op::glu(ones({2, 3}));
-                 }},
-                {"a dimension outside",
-                 Kind::shape,
-                 {"2"},
-                 [] {
-                   op::glu(ones({2, 4}), 2);
-                 }},
-                {"integers", Kind::dtype, {"int32"}, [] {
-                   op::glu(ones({2, 4}, DType::int32));
-                 }}};
+  op.refuses("an odd size", Kind::shape, {"[2,3]"}, [] { op::glu(ones({2, 3})); });
+  op.refuses("a dimension outside", Kind::shape, {"2"}, [] { op::glu(ones({2, 4}), 2); });
+  op.refuses("integers", Kind::dtype, {"int32"}, [] { op::glu(ones({2, 4}, DType::int32)); });
   return op;
 }
 
@@ -86,7 +74,7 @@ std::vector<Operator> threshold_cases() {
   all.push_back(
       elementwise("hardtanh", hardtanh, [](double x) { return std::isnan(x) ? x : std::min(std::max(x, -1.0), 2.0); }));
   all.back().samples.push_back(at_kinks({-2, -1, 0, 2, 3}, hardtanh, {0, 0, 1, 0, 0}));
-  all.back().invalid.push_back({"bounds exchanged", Kind::numeric, {"2", "1"}, [] { op::hardtanh(ones({2}), 2, 1); }});
+  all.back().refuses("bounds exchanged", Kind::numeric, {"2", "1"}, [] { op::hardtanh(ones({2}), 2, 1); });
   all.push_back(elementwise(
       "shrink", [](const Tensor& x) { return op::shrink(x, 1.5, 0.25); },
       [](double x) { return shrink(x, 1.5, 0.25); }));
@@ -97,11 +85,10 @@ std::vector<Operator> threshold_cases() {
   all.push_back(elementwise("softshrink", softshrink, [](double x) { return shrink(x, 1, 1); }));
   all.back().samples.push_back(at_kinks({-2, -1, 0, 1, 2}, softshrink, {1, 0, 0, 0, 1}));
   for (std::size_t i = all.size() - 3; i < all.size(); ++i)
-    all[i].invalid.push_back(
-        {"lambda below 0", Kind::numeric, {"lambda -1"}, [i, first = all.size() - 3] {
-           const Tensor x = ones({2});
-           i == first ? op::shrink(x, -1) : i == first + 1 ? op::hardshrink(x, -1) : op::softshrink(x, -1);
-         }});
+    all[i].refuses("lambda below 0", Kind::numeric, {"lambda -1"}, [i, first = all.size() - 3] {
+      const Tensor x = ones({2});
+      i == first ? op::shrink(x, -1) : i == first + 1 ? op::hardshrink(x, -1) : op::softshrink(x, -1);
+    });
   all.push_back(elementwise("tanhshrink", op::tanhshrink, [](double x) { return x - std::tanh(x); }));
   all.push_back(glu());
   return all;

@@ -101,25 +101,18 @@ Operator sgd() {
                                       message(use.name, " over ", shapes.size(), " from ", shapes[0]),
                                       shapes.size() == 4 && shapes[0].rank() == 2 && shapes[0][0] > 100));
   const auto rate = [] { return full({}, 0.1); };
-  op.invalid = {
-      {"lists of different lengths",
-       Kind::shape,
-       {"1", "2"},
-       [=] {
-         op::sgd({ones({2})}, {ones({2}), ones({2})}, {}, rate(), {});
-       }},
-      {"shapes that differ", Kind::shape, {"[2]", "[3]"}, [=] { op::sgd({ones({2})}, {ones({3})}, {}, rate(), {}); }},
-      {"two dtypes",
-       Kind::dtype,
-       {"float32", "float64"},
-       [=] { op::sgd({ones({2})}, {ones({2}, DType::float64)}, {}, rate(), {}); }},
-      {"learning rate of two elements",
-       Kind::shape,
-       {"learning rate"},
-       [] { op::sgd({ones({2})}, {ones({2})}, {}, ones({2}), {}); }},
-      {"strided parameter", Kind::shape, {"contiguous"}, [=] {
-         op::sgd({ones({4, 3}).transpose(0, 1)}, {ones({3, 4})}, {}, rate(), {});
-       }}};
+  op.refuses("lists of different lengths", Kind::shape, {"1", "2"}, [=] {
+    op::sgd({ones({2})}, {ones({2}), ones({2})}, {}, rate(), {});
+  });
+  op.refuses("shapes that differ", Kind::shape, {"[2]", "[3]"},
+             [=] { op::sgd({ones({2})}, {ones({3})}, {}, rate(), {}); });
+  op.refuses("two dtypes", Kind::dtype, {"float32", "float64"},
+             [=] { op::sgd({ones({2})}, {ones({2}, DType::float64)}, {}, rate(), {}); });
+  op.refuses("learning rate of two elements", Kind::shape, {"learning rate"},
+             [] { op::sgd({ones({2})}, {ones({2})}, {}, ones({2}), {}); });
+  op.refuses("strided parameter", Kind::shape, {"contiguous"}, [=] {
+    op::sgd({ones({4, 3}).transpose(0, 1)}, {ones({3, 4})}, {}, rate(), {});
+  });
   return op;
 }
 
@@ -183,21 +176,14 @@ Operator adam() {
     }
   const auto rate = [] { return full({}, 0.1); };
   const auto step = [] { return zeros({}, DType::int64); };
-  op.invalid = {{"lists of different lengths",
-                 Kind::shape,
-                 {"1", "0"},
-                 [=] { op::adam({ones({2})}, {ones({2})}, {}, {}, rate(), step(), {}); }},
-                {"shapes that differ",
-                 Kind::shape,
-                 {"[2]", "[3]"},
-                 [=] { op::adam({ones({2})}, {ones({3})}, {ones({2})}, {ones({2})}, rate(), step(), {}); }},
-                {"step that is not int64",
-                 Kind::dtype,
-                 {"int64"},
-                 [=] { op::adam({ones({2})}, {ones({2})}, {ones({2})}, {ones({2})}, rate(), zeros({}), {}); }},
-                {"two dtypes", Kind::dtype, {"float32", "float64"}, [=] {
-                   op::adam({ones({2})}, {ones({2}, DType::float64)}, {ones({2})}, {ones({2})}, rate(), step(), {});
-                 }}};
+  op.refuses("lists of different lengths", Kind::shape, {"1", "0"},
+             [=] { op::adam({ones({2})}, {ones({2})}, {}, {}, rate(), step(), {}); });
+  op.refuses("shapes that differ", Kind::shape, {"[2]", "[3]"},
+             [=] { op::adam({ones({2})}, {ones({3})}, {ones({2})}, {ones({2})}, rate(), step(), {}); });
+  op.refuses("step that is not int64", Kind::dtype, {"int64"},
+             [=] { op::adam({ones({2})}, {ones({2})}, {ones({2})}, {ones({2})}, rate(), zeros({}), {}); });
+  op.refuses("two dtypes", Kind::dtype, {"float32", "float64"},
+             [=] { op::adam({ones({2})}, {ones({2}, DType::float64)}, {ones({2})}, {ones({2})}, rate(), step(), {}); });
   return op;
 }
 

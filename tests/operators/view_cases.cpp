@@ -28,33 +28,13 @@ Operator reshape() {
         message(use.from, " to ", use.to), {any_values(use.from)},
         [to = use.to](const std::vector<Tensor>& in) { return std::vector{op::reshape(in[0], to)}; },
         [result = use.result](const std::vector<Array>& in) { return std::vector{with_shape(in[0], result)}; }));
-  op.invalid = {{"another count",
-                 Kind::shape,
-                 {"[2,3]", "[4]"},
-                 [] {
-                   op::reshape(ones({2, 3}), {4});
-                 }},
-                {"two computed sizes",
-                 Kind::shape,
-                 {"-1"},
-                 [] {
-                   op::reshape(ones({2, 3}), {-1, -1});
-                 }},
-                {"a size that does not divide",
-                 Kind::shape,
-                 {"[2,3]", "[4,-1]"},
-                 [] {
-                   op::reshape(ones({2, 3}), {4, -1});
-                 }},
-                {"a negative size",
-                 Kind::shape,
-                 {"-2"},
-                 [] {
-                   op::reshape(ones({2, 3}), {-2, 3});
-                 }},
-                {"a size that could be anything", Kind::shape, {"-1"}, [] {
-                   op::reshape(ones({0, 3}), {0, -1});
-                 }}};
+  op.refuses("another count", Kind::shape, {"[2,3]", "[4]"}, [] { op::reshape(ones({2, 3}), {4}); });
+  op.refuses("two computed sizes", Kind::shape, {"-1"}, [] { op::reshape(ones({2, 3}), {-1, -1}); });
+  op.refuses("a size that does not divide", Kind::shape, {"[2,3]", "[4,-1]"}, [] {
+    op::reshape(ones({2, 3}), {4, -1});
+  });
+  op.refuses("a negative size", Kind::shape, {"-2"}, [] { op::reshape(ones({2, 3}), {-2, 3}); });
+  op.refuses("a size that could be anything", Kind::shape, {"-1"}, [] { op::reshape(ones({0, 3}), {0, -1}); });
   return op;
 }
 
@@ -93,8 +73,8 @@ Operator slice() {
             return position;
           })};
         }));
-  op.invalid = {{"a dimension outside", Kind::shape, {"1"}, [] { op::slice(ones({3}), 1, 0, 1); }},
-                {"step 0", Kind::shape, {"step"}, [] { op::slice(ones({3}), 0, 0, 2, 0); }}};
+  op.refuses("a dimension outside", Kind::shape, {"1"}, [] { op::slice(ones({3}), 1, 0, 1); });
+  op.refuses("step 0", Kind::shape, {"step"}, [] { op::slice(ones({3}), 0, 0, 2, 0); });
   return op;
 }
 
@@ -119,7 +99,7 @@ Operator flip() {
             return position;
           })};
         }));
-  op.invalid = {{"a dimension outside", Kind::shape, {"2"}, [] { op::flip(ones({2, 3}), 2); }}};
+  op.refuses("a dimension outside", Kind::shape, {"2"}, [] { op::flip(ones({2, 3}), 2); });
   return op;
 }
 
@@ -150,21 +130,9 @@ Operator permute() {
             return source;
           })};
         }));
-  op.invalid = {{"too few",
-                 Kind::shape,
-                 {"[2,3]"},
-                 [] {
-                   op::permute(ones({2, 3}), {0});
-                 }},
-                {"one twice",
-                 Kind::shape,
-                 {"twice"},
-                 [] {
-                   op::permute(ones({2, 3}), {1, 1});
-                 }},
-                {"one outside", Kind::shape, {"2"}, [] {
-                   op::permute(ones({2, 3}), {0, 2});
-                 }}};
+  op.refuses("too few", Kind::shape, {"[2,3]"}, [] { op::permute(ones({2, 3}), {0}); });
+  op.refuses("one twice", Kind::shape, {"twice"}, [] { op::permute(ones({2, 3}), {1, 1}); });
+  op.refuses("one outside", Kind::shape, {"2"}, [] { op::permute(ones({2, 3}), {0, 2}); });
   return op;
 }
 
@@ -189,7 +157,7 @@ Operator transpose() {
             return position;
           })};
         }));
-  op.invalid = {{"a dimension outside", Kind::shape, {"2"}, [] { op::transpose(ones({2, 3}), 0, 2); }}};
+  op.refuses("a dimension outside", Kind::shape, {"2"}, [] { op::transpose(ones({2, 3}), 0, 2); });
   return op;
 }
 
@@ -204,10 +172,8 @@ Operator expand() {
         message(use.from, " to ", use.to), {any_values(use.from)},
         [to = use.to](const std::vector<Tensor>& in) { return std::vector{op::expand(in[0], to)}; },
         [to = use.to](const std::vector<Array>& in) { return std::vector{broadcast_array(in[0], to)}; }));
-  op.invalid = {{"a size that is not 1", Kind::shape, {"[3]", "[4]"}, [] { op::expand(ones({3}), {4}); }},
-                {"fewer dimensions", Kind::shape, {"[2,3]", "[3]"}, [] {
-                   op::expand(ones({2, 3}), {3});
-                 }}};
+  op.refuses("a size that is not 1", Kind::shape, {"[3]", "[4]"}, [] { op::expand(ones({3}), {4}); });
+  op.refuses("fewer dimensions", Kind::shape, {"[2,3]", "[3]"}, [] { op::expand(ones({2, 3}), {3}); });
   return op;
 }
 

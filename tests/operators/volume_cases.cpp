@@ -181,27 +181,24 @@ Operator max_pool3d(bool with_indices) {
   const auto call = [with_indices](const Tensor& x, Triple kernel, const op::MaxPool3dOptions& options) {
     with_indices ? op::max_pool3d_with_indices(x, kernel, options).values : op::max_pool3d(x, kernel, options);
   };
-  op.invalid = {{"two dimensions",
-                 Kind::shape,
-                 {"[4,4]"},
-                 [call] {
-                   call(ones({4, 4}), 2, {});
-                 },
-                 "max_pool3d"},
-                {"a large kernel",
-                 Kind::shape,
-                 {"5"},
-                 [call] {
-                   call(ones({1, 1, 4, 4, 4}), 5, {});
-                 },
-                 "max_pool2d"},
-                {"integers",
-                 Kind::dtype,
-                 {"int32"},
-                 [call] {
-                   call(ones({1, 1, 4, 4, 4}, DType::int32), 2, {});
-                 },
-                 "max_pool3d"}};
+  op.refuses(
+      "two dimensions", Kind::shape, {"[4,4]"},
+      [call] {
+        call(ones({4, 4}), 2, {});
+      },
+      "max_pool3d");
+  op.refuses(
+      "a large kernel", Kind::shape, {"5"},
+      [call] {
+        call(ones({1, 1, 4, 4, 4}), 5, {});
+      },
+      "max_pool2d");
+  op.refuses(
+      "integers", Kind::dtype, {"int32"},
+      [call] {
+        call(ones({1, 1, 4, 4, 4}, DType::int32), 2, {});
+      },
+      "max_pool3d");
   return op;
 }
 
@@ -222,15 +219,8 @@ Operator avg_pool3d() {
           [w, count_padding](const Array& x) { return std::vector{average(w, x, count_padding)}; }));
       if (!count_padding) op.samples.back().name += " without padding";
     }
-  op.invalid = {{"two dimensions",
-                 Kind::shape,
-                 {"[4,4]"},
-                 [] {
-                   op::avg_pool3d(ones({4, 4}), 2);
-                 }},
-                {"integers", Kind::dtype, {"int32"}, [] {
-                   op::avg_pool3d(ones({1, 1, 4, 4, 4}, DType::int32), 2);
-                 }}};
+  op.refuses("two dimensions", Kind::shape, {"[4,4]"}, [] { op::avg_pool3d(ones({4, 4}), 2); });
+  op.refuses("integers", Kind::dtype, {"int32"}, [] { op::avg_pool3d(ones({1, 1, 4, 4, 4}, DType::int32), 2); });
   return op;
 }
 
@@ -270,10 +260,10 @@ Operator adaptive_avg_pool(bool of_rows) {
         },
         [use](const Array& x) { return std::vector{adaptive(x, use.output)}; }));
   for (std::size_t i = 0; i < uses.size(); ++i) op.samples[i].name = message(uses[i].x, " to ", uses[i].output.w);
-  op.invalid = {{"two dimensions", Kind::shape, {"[4,4,4,4,4,4]"}, [of_rows] {
-                   const Tensor x = ones({4, 4, 4, 4, 4, 4});
-                   of_rows ? op::adaptive_avg_pool1d(x, 2) : op::adaptive_avg_pool3d(x, 2);
-                 }}};
+  op.refuses("two dimensions", Kind::shape, {"[4,4,4,4,4,4]"}, [of_rows] {
+    const Tensor x = ones({4, 4, 4, 4, 4, 4});
+    of_rows ? op::adaptive_avg_pool1d(x, 2) : op::adaptive_avg_pool3d(x, 2);
+  });
   return op;
 }
 
@@ -301,16 +291,12 @@ Operator pool1d(const char* name, bool averages, bool with_indices) {
           if (!with_indices) both.pop_back();
           return both;
         }));
-  op.invalid = {{"four dimensions", Kind::shape, {"[1,2,3,4]"}, [averages, with_indices] {
-                   const Tensor x = ones({1, 2, 3, 4});
-                   averages       ? op::avg_pool1d(x, 2)
-                   : with_indices ? op::max_pool1d_with_indices(x, 2).values
-                                  : op::max_pool1d(x, 2);
-                 }}};
+  op.refuses("four dimensions", Kind::shape, {"[1,2,3,4]"}, [averages, with_indices] {
+    const Tensor x = ones({1, 2, 3, 4});
+    averages ? op::avg_pool1d(x, 2) : with_indices ? op::max_pool1d_with_indices(x, 2).values : op::max_pool1d(x, 2);
+  });
   if (averages)
-    op.invalid.push_back({"a dilation", Kind::shape, {"2"}, [] {
-                            op::avg_pool1d(ones({1, 1, 5}), 2, {.dilation = 2});
-                          }});
+    op.refuses("a dilation", Kind::shape, {"2"}, [] { op::avg_pool1d(ones({1, 1, 5}), 2, {.dilation = 2}); });
   return op;
 }
 
@@ -341,15 +327,8 @@ Operator lp_pool2d() {
   zeros.arguments[0] = listed(zeros.arguments[0].shape, {0, 0});
   zeros.smooth = false;
   op.samples.push_back(zeros);
-  op.invalid = {{"order 0",
-                 Kind::numeric,
-                 {"order 0"},
-                 [] {
-                   op::lp_pool2d(ones({1, 1, 4, 4}), 0, 2);
-                 }},
-                {"two dimensions", Kind::shape, {"[4,4]"}, [] {
-                   op::lp_pool2d(ones({4, 4}), 2, 2);
-                 }}};
+  op.refuses("order 0", Kind::numeric, {"order 0"}, [] { op::lp_pool2d(ones({1, 1, 4, 4}), 0, 2); });
+  op.refuses("two dimensions", Kind::shape, {"[4,4]"}, [] { op::lp_pool2d(ones({4, 4}), 2, 2); });
   return op;
 }
 

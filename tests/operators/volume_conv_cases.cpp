@@ -95,13 +95,12 @@ Operator conv3d() {
   const auto call = [](const Shape& x, const Shape& weight, const op::Conv3dOptions& options) {
     return [=] { op::conv3d(ones(x), ones(weight), {}, options); };
   };
-  op.invalid = {
-      {"channels differ", Kind::shape, {"3 channels", "[2,1,3,3,3]"}, call({1, 3, 4, 4, 4}, {2, 1, 3, 3, 3}, {})},
-      {"two dimensions", Kind::shape, {"[4,4]"}, call({4, 4}, {2, 1, 3, 3, 3}, {})},
-      {"a deep kernel", Kind::shape, {"depth", "of 5"}, call({1, 1, 4, 4, 4}, {2, 1, 5, 3, 3}, {})},
-      {"two dtypes", Kind::dtype, {"float64"}, [] {
-         op::conv3d(ones({1, 1, 2, 2, 2}), ones({1, 1, 1, 1, 1}, DType::float64));
-       }}};
+  op.refuses("channels differ", Kind::shape, {"3 channels", "[2,1,3,3,3]"}, call({1, 3, 4, 4, 4}, {2, 1, 3, 3, 3}, {}));
+  op.refuses("two dimensions", Kind::shape, {"[4,4]"}, call({4, 4}, {2, 1, 3, 3, 3}, {}));
+  op.refuses("a deep kernel", Kind::shape, {"depth", "of 5"}, call({1, 1, 4, 4, 4}, {2, 1, 5, 3, 3}, {}));
+  op.refuses("two dtypes", Kind::dtype, {"float64"}, [] {
+    op::conv3d(ones({1, 1, 2, 2, 2}), ones({1, 1, 1, 1, 1}, DType::float64));
+  });
   return op;
 }
 
@@ -159,14 +158,11 @@ Operator conv_transpose3d() {
                        const Tensor& bias = {}) {
     return [=] { op::conv_transpose3d(ones(x), ones(weight), bias, options); };
   };
-  op.invalid = {
-      {"channels differ", Kind::shape, {"3 channels", "[2,1,3,3,3]"}, call({1, 3, 4, 4, 4}, {2, 1, 3, 3, 3}, {})},
-      {"an output_padding of the stride",
-       Kind::shape,
-       {"output_padding 2"},
-       call({1, 3, 4, 4, 4}, {3, 1, 3, 3, 3}, {.stride = 2, .output_padding = 2})},
-      {"nothing left", Kind::shape, {"-2"}, call({1, 3, 2, 2, 2}, {3, 1, 1, 1, 1}, {.padding = 2})},
-      {"another bias", Kind::shape, {"[3]", "[1]"}, call({1, 3, 2, 2, 2}, {3, 1, 1, 1, 1}, {}, ones({3}))}};
+  op.refuses("channels differ", Kind::shape, {"3 channels", "[2,1,3,3,3]"}, call({1, 3, 4, 4, 4}, {2, 1, 3, 3, 3}, {}));
+  op.refuses("an output_padding of the stride", Kind::shape, {"output_padding 2"},
+             call({1, 3, 4, 4, 4}, {3, 1, 3, 3, 3}, {.stride = 2, .output_padding = 2}));
+  op.refuses("nothing left", Kind::shape, {"-2"}, call({1, 3, 2, 2, 2}, {3, 1, 1, 1, 1}, {.padding = 2}));
+  op.refuses("another bias", Kind::shape, {"[3]", "[1]"}, call({1, 3, 2, 2, 2}, {3, 1, 1, 1, 1}, {}, ones({3})));
   return op;
 }
 
@@ -210,15 +206,12 @@ Operator conv_transpose1d() {
                           .terms = static_cast<double>(element_count(use.weight)),
                           .gradient_terms = static_cast<double>(element_count(use.x) * use.weight[2])});
   }
-  op.invalid = {{"four dimensions",
-                 Kind::shape,
-                 {"[1,2,3,4]"},
-                 [] {
-                   op::conv_transpose1d(ones({1, 2, 3, 4}), ones({2, 1, 3}));
-                 }},
-                {"a weight of four dimensions", Kind::shape, {"[2,1,1,3]"}, [] {
-                   op::conv_transpose1d(ones({1, 2, 3}), ones({2, 1, 1, 3}));
-                 }}};
+  op.refuses("four dimensions", Kind::shape, {"[1,2,3,4]"}, [] {
+    op::conv_transpose1d(ones({1, 2, 3, 4}), ones({2, 1, 3}));
+  });
+  op.refuses("a weight of four dimensions", Kind::shape, {"[2,1,1,3]"}, [] {
+    op::conv_transpose1d(ones({1, 2, 3}), ones({2, 1, 1, 3}));
+  });
   return op;
 }
 

@@ -99,6 +99,11 @@ struct Operator {
   std::vector<Sample> samples = {};
   std::vector<Invalid> invalid = {};
   bool member = false;  ///< a member of Tensor, not a function of operators/*.hpp
+
+  void refuses(std::string use, Invalid::Kind kind, std::vector<std::string> words, std::function<void()> call,
+               std::string speaker = {}) {
+    invalid.push_back({std::move(use), kind, std::move(words), std::move(call), std::move(speaker)});
+  }
 };
 
 /// Every public operator, family by family.
