@@ -64,8 +64,7 @@ bool linear_by_kept(Context& context, const Problem& problem, const Arrays<T>& a
   const auto choice = choose<T>(context, "linear", problem);
   if (!Plan<T>(problem, arrays, choice.algorithms).sums_in_chains()) return false;
   const int threads = useful_threads(context, choice.nanoseconds);
-  if (!convolution::kept_linear(context, threads, arrays.c, arrays.a, arrays.b, arrays.column_bias, shape))
-    return false;
+  if (!convolution::kept_linear(context, threads, arrays, shape)) return false;
   took_algorithm(context, "linear", "panels");
   return true;
 }

@@ -190,8 +190,7 @@ bool fuses_max_pool2d(const Context&, const Conv2d&) { return false; }
 }  // namespace
 
 template <class T>
-bool kept_linear(Context& context, int threads, T* y, const T* x, const T* weight, const T* bias,
-                 const kernels::Linear& shape) {
+bool kept_linear(Context& context, int threads, const product::Arrays<T>& arrays, const kernels::Linear& shape) {
   Problem problem{.pass = Pass::forward,
                   .N = 1,
                   .C = shape.in,
@@ -208,12 +207,12 @@ bool kept_linear(Context& context, int threads, T* y, const T* x, const T* weigh
   problem.H = problem.OH = shape.rows;
   const bool inside = clips(shape.activation);
   problem.activation = inside ? shape.activation : Activation::none;
-  problem.bias = bias != nullptr;
+  problem.bias = arrays.column_bias != nullptr;
   problem.threads = threads;
-  const PlanPointer<T> plan = rows<T>(problem, {.out = y,
-                                                .in = x,
-                                                .weight = weight,
-                                                .bias = bias,
+  const PlanPointer<T> plan = rows<T>(problem, {.out = arrays.c,
+                                                .in = arrays.a,
+                                                .weight = arrays.b,
+                                                .bias = arrays.column_bias,
                                                 .after = inside ? Activation::none : shape.activation,
                                                 .keeps = true});
   const kernels::WeightVersion& version = *kernels::weight_version;
@@ -224,8 +223,8 @@ bool kept_linear(Context& context, int threads, T* y, const T* x, const T* weigh
   if (!kept.ready) keep(version, packed, algorithm, kept);
   return true;
 }
-template bool kept_linear(Context&, int, float*, const float*, const float*, const float*, const kernels::Linear&);
-template bool kept_linear(Context&, int, double*, const double*, const double*, const double*, const kernels::Linear&);
+template bool kept_linear(Context&, int, const product::Arrays<float>&, const kernels::Linear&);
+template bool kept_linear(Context&, int, const product::Arrays<double>&, const kernels::Linear&);
 
 }  // namespace convolution
 
