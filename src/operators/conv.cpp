@@ -95,7 +95,7 @@ struct Prepared {
 
 Prepared prepare(const Conv2dCall& call) {
   Prepared made{.sizes = sizes_of(call.x, call.weight, call.bias, call.options)};
-  made.sizes.layout = operators::layout_of(call.x);
+  made.sizes.layout = operators::order_of(call.x);
   made.sizes.layout = preferred_layout("conv2d", call.x.dtype(), made.sizes);
   made.x = in_layout(call.x, made.sizes.layout);
   made.weight = call.weight.detach().contiguous();

@@ -82,7 +82,7 @@ kernels::InvertedResidual sizes_of(const ResidualBlock& block) {
   all.depthwise = sizes({x.size(0), middle, x.size(2), x.size(3)}, weights.depthwise, options_of(block));
   all.project =
       sizes({x.size(0), middle, all.depthwise.OH, all.depthwise.OW}, weights.project, {.activation = options.project});
-  (block.expands() ? all.expand : all.depthwise).layout = layout_of(x);
+  (block.expands() ? all.expand : all.depthwise).layout = order_of(x);
   return all;
 }
 

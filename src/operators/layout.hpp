@@ -22,6 +22,15 @@ inline Layout layout_of(const Tensor& x) {
   return last ? Layout::channels_last : Layout::channels_first;
 }
 
+/// The same of views with gaps, such as some channels of an image: the order in which their elements lie.
+inline Layout order_of(const Tensor& x) {
+  if (x.rank() != 4 || x.is_contiguous()) return Layout::channels_first;
+  const Shape &size = x.shape(), &stride = x.strides();
+  const bool last = size[1] > 1 && stride[1] == 1 && stride[3] >= size[1] && stride[2] >= size[3] * stride[3] &&
+                    (size[0] == 1 || stride[0] >= size[2] * stride[2]);
+  return last ? Layout::channels_last : Layout::channels_first;
+}
+
 /// x, detached: itself if it is in `layout`, else a copy.
 inline Tensor in_layout(const Tensor& x, Layout layout) {
   const Tensor plain = x.detach();
@@ -29,8 +38,8 @@ inline Tensor in_layout(const Tensor& x, Layout layout) {
   return layout_of(plain) == Layout::channels_last ? plain : channels_to_front(channels_to_end(plain).contiguous());
 }
 
-/// x, detached and dense in its own layout, for operators that do not depend on positions.
-inline Tensor dense(const Tensor& x) { return in_layout(x, layout_of(x)); }
+/// x, detached and dense in its own order, for operators that do not depend on positions.
+inline Tensor dense(const Tensor& x) { return in_layout(x, order_of(x)); }
 
 /// Uninitialised elements.
 inline Tensor empty_in(Layout layout, const Shape& shape, DType dtype) {
@@ -39,15 +48,15 @@ inline Tensor empty_in(Layout layout, const Shape& shape, DType dtype) {
   return {std::make_shared<Storage>(byte_count(shape, size_of(dtype))), dtype, shape, strides, 0};
 }
 
-/// The layout of an elementwise result of `shape`: channels_last if dense inputs of that shape have it and none has the
-/// order of its shape. Broadcast inputs and views with gaps do not count.
+/// The layout of an elementwise result of `shape`: channels_last if inputs of that shape have this order and none is
+/// contiguous. Broadcast inputs do not count.
 inline Layout common_layout(const Shape& shape, std::initializer_list<const Tensor*> inputs) {
   Layout common = Layout::channels_first;
   if (shape.rank() != 4) return common;
   for (const Tensor* input : inputs) {
     if (input->shape() != shape) continue;
     if (input->is_contiguous()) return Layout::channels_first;
-    if (layout_of(*input) == Layout::channels_last) common = Layout::channels_last;
+    if (order_of(*input) == Layout::channels_last) common = Layout::channels_last;
   }
   return common;
 }
@@ -71,7 +80,7 @@ inline Tensor copy_in(Layout layout, const Tensor& x) {
 
 /// The layout in which pooling and normalisation run on x: x's own if the mode can.
 inline Layout layout_for(const Tensor& x) {
-  return current_scope().mode->channels_last(x.dtype()) ? layout_of(x) : Layout::channels_first;
+  return current_scope().mode->channels_last(x.dtype()) ? order_of(x) : Layout::channels_first;
 }
 
 }  // namespace tern::operators

@@ -65,7 +65,7 @@ Tensor cat(const std::vector<Tensor>& given, std::int64_t dim) {
     shape[place] += sizes.back();
   }
   const bool last =
-      std::ranges::all_of(tensors, [](const Tensor& tensor) { return layout_of(tensor) == Layout::channels_last; });
+      std::ranges::all_of(tensors, [](const Tensor& tensor) { return order_of(tensor) == Layout::channels_last; });
   Tensor out = empty_in(last ? Layout::channels_last : Layout::channels_first, shape, first.dtype());
   std::int64_t begin = 0;
   for (const Tensor& tensor : tensors) {

@@ -30,6 +30,8 @@ inline constexpr int tile_rows = 12, wide_vectors = 6;
 inline constexpr int tile_rows = 6, wide_vectors = 3;
 #endif
 inline constexpr int panel_vectors = 2;
+// One vector of columns needs more rows for as many chains of sums.
+inline constexpr int narrow_rows = HWY_TARGET == HWY_AVX2 ? 12 : tile_rows;
 inline constexpr int wide_rows = 4;  // up to here, tiles with more columns keep the sums' chains independent
 
 template <class T>
@@ -185,9 +187,10 @@ constexpr std::array<TileFunction<T>, sizeof...(M)> tile_table(std::integer_sequ
 
 template <bool ByRows, class T>
 TileFunction<T> tile_function(std::int64_t rows, std::int64_t vectors) {
-  static constexpr auto one = tile_table<ByRows, 1, T>(std::make_integer_sequence<int, tile_rows>());
+  static constexpr auto one = tile_table<ByRows, 1, T>(std::make_integer_sequence<int, narrow_rows>());
   static constexpr auto two = tile_table<ByRows, 2, T>(std::make_integer_sequence<int, tile_rows>());
-  return (vectors == 1 ? one : two)[static_cast<std::size_t>(rows - 1)];
+  const auto row = static_cast<std::size_t>(rows - 1);
+  return vectors == 1 ? one[row] : two[row];
 }
 
 template <bool ByRows, class T>
@@ -200,7 +203,7 @@ TileFunction<T> wide_function(std::int64_t rows) {
 template <class T>
 void edge_tile(TileFunction<T> function, Block<T> block) {
   constexpr std::int64_t width = panel_vectors * lanes<T>();
-  HWY_ALIGN T c[tile_rows * width];
+  HWY_ALIGN T c[narrow_rows * width];
   HWY_ALIGN T bias[width] = {};
   T* const out = block.c;
   const std::int64_t out_row = block.c_row;
@@ -269,6 +272,29 @@ void copy_columns(T* out, const T* a, std::int64_t a_column, std::int64_t m, std
 
 inline constexpr std::int64_t copied_depth = 512;
 
+template <class T>
+void columns_of(TileFunction<T> function, const Block<T>& block) {
+  if (block.n % lanes<T>() == 0)
+    function(block);
+  else
+    edge_tile<T>(function, block);
+}
+
+/// Columns that one vector holds.
+template <bool ByRows, class T>
+void multiply_narrow(const Block<T>& block) {
+  const std::int64_t tiles = (block.m + narrow_rows - 1) / narrow_rows;
+  for (std::int64_t t = 0; t < tiles; ++t) {
+    const std::int64_t first = block.m * t / tiles;
+    Block<T> part = block;
+    part.m = block.m * (t + 1) / tiles - first;
+    part.a += first * block.a_row;
+    part.c += first * block.c_row;
+    if (block.row_bias != nullptr) part.row_bias += first;
+    columns_of<T>(tile_function<ByRows, T>(part.m, 1), part);
+  }
+}
+
 template <bool ByRows, class T>
 void multiply_by(const Block<T>& block) {
   constexpr std::int64_t width = panel_vectors * lanes<T>(), wide = wide_vectors * lanes<T>();
@@ -321,28 +347,39 @@ void multiply_by(const Block<T>& block) {
       if (part.b_next != nullptr) part.b_next += block.k * t / tiles * block.b_row;
       full(part);
     }
-    if (part.n > 0) {
-      const auto function = tile_for(part.m, (part.n + lanes<T>() - 1) / lanes<T>());
-      if (part.n % lanes<T>() == 0)
-        function(part);
-      else
-        edge_tile<T>(function, part);
-    }
+    if (part.n > 0) columns_of<T>(tile_for(part.m, (part.n + lanes<T>() - 1) / lanes<T>()), part);
   }
+}
+
+template <bool ByRows, class T>
+void multiply_columns(Block<T> block) {
+  constexpr std::int64_t width = panel_vectors * lanes<T>();
+  const std::int64_t rest = block.n % width, whole = block.n - rest;
+  if (narrow_rows > tile_rows && block.m > tile_rows && whole < 4 * width && rest > 0 && rest <= lanes<T>()) {
+    Block<T> last = block;
+    last.n = rest;
+    last.b += whole / width * block.b_panel;
+    last.c += whole;
+    if (last.column_bias != nullptr) last.column_bias += whole;
+    multiply_narrow<ByRows>(last);
+    block.n = whole;
+  }
+  if (block.n > 0) multiply_by<ByRows>(block);
 }
 
 template <class T>
 void multiply(const Block<T>& block) {
   if (block.a_column == 1)
-    multiply_by<true>(block);
+    multiply_columns<true>(block);
   else
-    multiply_by<false>(block);
+    multiply_columns<false>(block);
 }
 
 template <class T>
 const GemmKernels<T>& kernels() {
   static constexpr GemmKernels<T> table{.lanes = lanes<T>(),
                                         .tile_rows = tile_rows,
+                                        .narrow_rows = narrow_rows,
                                         .panel_width = panel_vectors * lanes<T>(),
                                         .multiply = multiply<T>,
                                         .pack = pack<T>,

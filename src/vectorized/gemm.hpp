@@ -38,6 +38,7 @@ template <class T>
 struct GemmKernels {
   std::int64_t lanes;        ///< elements of a vector
   std::int64_t tile_rows;    ///< rows of c that are best computed together
+  std::int64_t narrow_rows;  ///< the same of a c whose columns fit into one vector
   std::int64_t panel_width;  ///< a whole number of vectors
 
   void (*multiply)(const Block<T>&);

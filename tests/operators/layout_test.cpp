@@ -138,6 +138,35 @@ TEST_CASE("layout: inputs of two layouts give a result in the order of its shape
   });
 }
 
+TEST_CASE("layout: some channels of an image keep their order", "[operators][layout]") {
+  everywhere([](DType dtype) {
+    const Tensor x = numbers(0, dtype), last = channels_last(x);
+    const auto half = [](const Tensor& whole) { return op::slice(whole, 1, 1, 4); };
+    const Shape dense{3 * 3 * 4, 1, 4 * 3, 3}, joined{6 * 3 * 4, 1, 4 * 6, 6};
+    const Use uses[]{
+        {"add", [](const Tensor& a, const Tensor& b) { return op::add(a, b); }},
+        {"add to a dense one", [](const Tensor& a, const Tensor& b) { return op::mul(a, op::add(b, 1)); }},
+        {"less", [](const Tensor& a, const Tensor& b) { return op::less(a, b); }},
+        {"softmax", [](const Tensor& a, const Tensor&) { return op::softmax(a, 1); }},
+        {"to", [](const Tensor& a, const Tensor&) { return a.to(DType::int32); }},
+    };
+    for (const Use& use : uses) {
+      INFO(use.name);
+      const Tensor y = use.call(half(last), half(channels_last(numbers(3, dtype))));
+      CHECK(y.strides() == dense);
+      const Tensor expected = use.call(half(x).contiguous(), half(numbers(3, dtype)).contiguous());
+      CHECK(op::allclose(y.to(DType::float64), expected.to(DType::float64), 1e-6, 1e-6));
+    }
+    const Tensor both = op::cat({half(last), half(last)}, 1);
+    CHECK(both.strides() == joined);
+    CHECK(both.values() == op::cat({half(x), half(x)}, 1).values());
+    // One channel, one pixel and rows in another order have the order of their shape.
+    CHECK(op::add(op::slice(last, 1, 1, 2), 1).is_contiguous());
+    const Tensor wide = op::permute(last, {0, 1, 3, 2});
+    CHECK(op::add(wide, wide).values() == op::add(wide.contiguous(), wide.contiguous()).values());
+  });
+}
+
 TEST_CASE("layout: a padded image keeps channels_last", "[operators][layout]") {
   everywhere([](DType dtype) {
     const Tensor x = numbers(0, dtype), wide = op::pad(channels_last(x), {{2, 1, 0}, {3, 0, 2}}, 7);

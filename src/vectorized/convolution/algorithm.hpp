@@ -72,6 +72,7 @@ bool direct_fits(const Problem&);
 /// Cycles of these sums, which include what lies between the rows, for two vectors of positions and an element of k;
 /// and of a product of patches, which are cut run by run, or with a stride element by element.
 double direct_products(const Problem&);
+double direct_copies(const Problem&);  ///< cycles of what comes before these sums
 double patch_products(const Problem&);
 template <class T>
 PlanPointer<T> rows(const Problem&, const Arrays<T>&);

@@ -30,8 +30,9 @@ double im2col_cycles(const Problem& problem) {
   if (problem.pass != Pass::forward) return patch_cycles<T>(problem);
   const std::int64_t two = 2 * gemm_kernels<T>().lanes;
   const double vectors = static_cast<double>(problem.N * problem.groups * divide_up(problem.positions(), two));
-  return 1.24 * vectors * static_cast<double>(problem.K()) *
-         (direct_fits(problem) ? direct_products(problem) : patch_products(problem));
+  const double products = 1.24 * vectors * static_cast<double>(problem.K());
+  if (direct_fits(problem)) return products * direct_products(problem) + direct_copies(problem);
+  return products * patch_products(problem);
 }
 
 /// Of rows: outputs fill whole vectors, and patches are cut out run by run, vector by vector.

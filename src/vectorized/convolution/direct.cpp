@@ -155,6 +155,11 @@ bool direct_fits(const Problem& problem) {
 double direct_products(const Problem& problem) {
   return 1.1 * static_cast<double>(problem.O * planes_of(problem).width) / static_cast<double>(problem.OW);
 }
+double direct_copies(const Problem& problem) {
+  const Planes planes = planes_of(problem);
+  const double rows = static_cast<double>(problem.N * problem.groups * problem.C * planes.phases * planes.rows);
+  return (planes.copied ? 25 * rows : 0) + 3 * static_cast<double>(problem.K());
+}
 double patch_products(const Problem& problem) {
   const double cutting = problem.stride_w != 1 ? 38 : 3 + 80 / static_cast<double>(problem.OW);
   return static_cast<double>(problem.O) + cutting;

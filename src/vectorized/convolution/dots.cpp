@@ -59,8 +59,8 @@ bool dots_fit(const Problem& problem) {
 }
 
 // Cycles: a product loads its share of a tile's patches and weights, which takes twice as long from the second-level
-// cache. The lanes of each sum are added at the end. Weights beyond the second level are fetched for each row of
-// outputs and each part of it.
+// cache; patches of adjacent positions overlap, and come once. The lanes of each sum are added at the end. Weights
+// beyond the second level are fetched for each row of outputs and each part of it, and such images once.
 template <class T>
 double dots_cycles(const Problem& p) {
   const AxisInside columns = inside_of(columns_of(p));
@@ -68,21 +68,28 @@ double dots_cycles(const Problem& p) {
   const auto O = static_cast<double>(p.O), K = static_cast<double>(p.K());
   const double images = static_cast<double>(p.N * p.groups), rows = inside_of(rows_of(p)).products();
   const auto& kernels = sum_kernels<T>();
-  const double width = O / static_cast<double>(divide_up(p.O, kernels.dot_columns));
-  const double row = static_cast<double>(p.KH * p.W) * C;  // of patches
-  const double patch_loads = (width < O && row > near_elements ? 2 : 1) / width;
+  const auto parts = static_cast<double>(divide_up(p.O, kernels.dot_columns));
+  const double width = O / parts;
+  const double row = static_cast<double>(p.KH * p.W) * C;    // of patches
+  const bool whole = p.C == p.x_pitch && p.dilation_w == 1;  // a row of the kernel is one run
+  const double vectors = whole ? C / lanes + 0.5 / static_cast<double>(p.KW) : std::ceil(C / lanes);
+  const double runs = whole ? 1 / static_cast<double>(p.KW) : 1;
+  // Of a product of two vectors, which wide vectors wait for longer, and of a run.
+  const double load = lanes * sizeof(T) > 32 ? 1.2 : 0.75, run = 12;
   const double loads = columns.sum([&](std::int64_t outputs) {
-    const auto positions = static_cast<double>(std::max(outputs, std::min(p.N, some_images)));
+    const std::int64_t together = std::min(p.N, some_images);
+    const auto positions = static_cast<double>(std::max(outputs, together));
     const double fitting = std::floor(static_cast<double>(kernels.dot_sums) / std::ceil(width));
     const double height = std::min({static_cast<double>(kernels.dot_rows), fitting, positions});
     const double far = width * K > near_elements ? 1 : O * K > near_elements ? height / positions : 0;
-    return patch_loads + (1 + far) / height;
+    const double patch = width < O && row > near_elements && outputs < together ? 2 : 1;
+    return load * (patch / width + (1 + far) / height) * vectors * O + run * runs * parts / height;
   });
-  const bool whole = p.C == p.x_pitch && p.dilation_w == 1;  // a row of the kernel is one run
-  const double vectors = whole ? C / lanes + 0.5 / static_cast<double>(p.KW) : std::ceil(C / lanes);
   const double visits = static_cast<double>(p.OH) * static_cast<double>(columns.count) / some_images;
-  return images * (1.65 * rows * loads * vectors * O + static_cast<double>(p.positions()) * (2.8 * O + 4.4) +
-                   40 * static_cast<double>(p.OH * p.KH) + (O * K > far_elements ? visits * O * K : 0));
+  const double image = static_cast<double>(p.plane()) * C;
+  return images *
+         (rows * loads + static_cast<double>(p.positions()) * (2.8 * O + 4.4) + 40 * static_cast<double>(p.OH * p.KH) +
+          (O * K > far_elements ? visits * O * K : 0) + (image > 2 * far_elements ? image / 2 : 0));
 }
 template double dots_cycles<float>(const Problem&);
 template double dots_cycles<double>(const Problem&);

@@ -56,14 +56,15 @@ class PackedWeights {
   }
 
   /// Adds the products of rows [from, to) of k to `block`, whose a begins at `from`, and whose columns are outputs from
-  /// `output` on; `block` has all but k and b. Weights beyond the second-level cache: all rows of a by one panel after
-  /// another, so that each is fetched once, while the one before it is multiplied.
+  /// `output` on; `block` has all but k and b. Weights beyond the second-level cache, and those that few rows read: all
+  /// rows of a by one panel after another, so that each is fetched once, while the one before it is multiplied.
   void multiply(Block<T> block, std::int64_t from, std::int64_t to, std::int64_t output, const T* weights,
                 bool clips) const {
     const auto& gemm = gemm_kernels<T>();
     const std::int64_t width = gemm.panel_width, outputs = block.n;
-    const bool by_panels =
-        block.m > gemm.tile_rows && (to - from) * outputs * static_cast<std::int64_t>(sizeof(T)) > block_bytes();
+    const std::int64_t bytes = (to - from) * outputs * static_cast<std::int64_t>(sizeof(T));
+    const bool few = block.m <= 10 * gemm.tile_rows;
+    const bool by_panels = block.m > gemm.tile_rows && bytes > (few ? cache_share(0.1) : block_bytes());
     const std::int64_t step = by_panels ? width : outputs;
     const auto panel_at = [&](std::int64_t k, std::int64_t column) {
       return row(weights, (output + column) / width, k);

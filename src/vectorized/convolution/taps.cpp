@@ -88,7 +88,8 @@ double taps_cycles(const Problem& p) {
   const AxisInside columns = inside_of(columns_of(p));
   const double vectors = static_cast<double>(divide_up(p.O, gemm_kernels<T>().lanes));
   const double images = static_cast<double>(p.N * p.groups), rows = inside_of(rows_of(p)).products();
-  const std::int64_t together = std::min(p.N, some_images), tile = gemm_kernels<T>().tile_rows;
+  const std::int64_t together = std::min(p.N, some_images);
+  const std::int64_t tile = vectors > 1 ? gemm_kernels<T>().tile_rows : gemm_kernels<T>().narrow_rows;
   const auto height = [&](std::int64_t outputs) {
     const std::int64_t positions = std::max(outputs, together);
     return static_cast<double>(positions) / static_cast<double>(divide_up(positions, tile));
