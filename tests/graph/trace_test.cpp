@@ -220,6 +220,18 @@ TEST_CASE("trace: sizes that follow the batch are written as such, others are fi
   const graph::Graph small = graph::trace(limited, {numbers({4, 6})});
   CHECK(small.structure().batch == 0);
   CHECK_THROWS_AS(small(numbers({2, 6})), ShapeError);
+  // Other work for one example.
+  const auto single = [](const Tensor& x) { return x.size(0) == 1 ? op::relu(x) : op::neg(x); };
+  const graph::Graph several =
+      graph::trace([&](const std::vector<Tensor>& in) { return std::vector{single(in[0])}; }, {numbers({2, 6})});
+  CHECK(several.structure().batch == 0);
+  CHECK_THROWS_AS(several(numbers({1, 6})), ShapeError);
+  // A copy in place of the slice that holds all of one example.
+  const graph::Graph last =
+      graph::trace([](const std::vector<Tensor>& in) { return std::vector{op::copy(in[0].slice(0, -1, 1 << 20))}; },
+                   {numbers({2, 6})});
+  CHECK(last.structure().batch == 2);
+  CHECK(difference_of({last(numbers({1, 6}))}, {numbers({1, 6})}) == "");
   // A program that takes few examples follows the batch as far as that.
   const Tensor table = numbers({5, 6});
   const graph::Graph few = traced([&](const Tensor& x) { return op::add(x, table.slice(0, 0, x.size(0))); });
