@@ -18,6 +18,7 @@ class RandomProgram {
     }
     matrix_ = randn({6, 6}, weights_);
     row_ = randn({1, 6}, weights_);
+    column_ = randn({4, 1, 1}, weights_);
   }
 
   std::vector<Tensor> operator()(const std::vector<Tensor>& inputs) const {
@@ -30,7 +31,7 @@ class RandomProgram {
       const std::size_t back = static_cast<std::size_t>(roll(3) == 0 ? roll(static_cast<int>(values.size())) : 0);
       const Tensor x = values[values.size() - 1 - back];
       values.push_back(
-          made(roll(18), roll(3), x, values[static_cast<std::size_t>(roll(static_cast<int>(values.size())))]));
+          made(roll(19), roll(3), x, values[static_cast<std::size_t>(roll(static_cast<int>(values.size())))]));
     }
     std::vector<Tensor> results{values.back()};
     if (roll(3) == 0) results.push_back(values[static_cast<std::size_t>(roll(static_cast<int>(values.size())))]);
@@ -82,6 +83,13 @@ class RandomProgram {
                           : op::max_pool2d(x, 3, {.stride = Pair{1}, .padding = Pair{1}});
       case 16:
         return op::local_response_norm(x, {.size = 3});
+      case 17:
+        if (which < 2) {  // branches of one value
+          const Tensor conv = op::conv2d(x, convolutions_[1], bias, {.padding = 1});
+          const Tensor norm = op::batch_norm(which == 0 ? x : conv, scale, bias, bias, scale, {.training = false});
+          return op::mul(op::sub(which == 0 ? op::add(norm, conv) : norm, x), column_);
+        }
+        [[fallthrough]];
       default:
         return op::sub(x, op::mean(x, {2, 3}, true));
     }
@@ -90,7 +98,7 @@ class RandomProgram {
   std::uint64_t seed_;
   Generator weights_;
   std::vector<Tensor> convolutions_, biases_, scales_;
-  Tensor matrix_, row_;
+  Tensor matrix_, row_, column_;
 };
 
 }  // namespace tern::testing

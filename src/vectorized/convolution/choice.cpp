@@ -8,6 +8,7 @@
 
 #include "tern/core/error.hpp"
 #include "vectorized/bfloat16/kernels.hpp"
+#include "vectorized/convolution/rows.hpp"
 #include "vectorized/gemm.hpp"
 
 namespace tern::vectorized::convolution {
@@ -46,7 +47,12 @@ double rows_cycles(const Problem& problem) {
   const bool whole = problem.C == problem.x_pitch && problem.dilation_w == 1;  // a row of the kernel is one run
   const double runs = patches * static_cast<double>(whole ? problem.KH : problem.taps());
   const std::int64_t run = whole ? problem.KW * problem.C : problem.C;
-  return 0.62 * products + runs * (3 + 5 * static_cast<double>(divide_up(run, lanes)));
+  // Patches that are cut in small blocks fetch weights beyond the second-level cache once for each.
+  const std::int64_t weights = problem.K() * round_up(problem.O, lanes), element = problem.element;
+  const bool far = weights * element > 2 * block_bytes();
+  const double blocks = patches / static_cast<double>(block_of<T>(problem.KW * problem.C));
+  return 0.62 * products + runs * (3 + 5 * static_cast<double>(divide_up(run, lanes))) +
+         (far ? 0.35 * blocks * static_cast<double>(weights) : 0);
 }
 
 using MachineKernels = const bfloat16::Kernels* (*)();  // null if this machine has none

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "vectorized/cache.hpp"
 #include "vectorized/convolution/skipping.hpp"
 #include "vectorized/gemm.hpp"
 #include "vectorized/sums.hpp"
@@ -12,8 +13,12 @@
 namespace tern::vectorized::convolution {
 namespace {
 
-// Elements beyond a usual first-level and second-level cache.
-constexpr double near_elements = 8 * 1024, far_elements = 256 * 1024;
+constexpr double near_elements = 8 * 1024;  // beyond a usual first-level cache
+/// Elements beyond the second-level cache.
+template <class T>
+double far_elements() {
+  return static_cast<double>(cache_share(1.8)) / sizeof(T);
+}
 
 template <class T>
 class DotProducts : public Skipping<T> {
@@ -74,8 +79,10 @@ double dots_cycles(const Problem& p) {
   const bool whole = p.C == p.x_pitch && p.dilation_w == 1;  // a row of the kernel is one run
   const double vectors = whole ? C / lanes + 0.5 / static_cast<double>(p.KW) : std::ceil(C / lanes);
   const double runs = whole ? 1 / static_cast<double>(p.KW) : 1;
-  // Of a product of two vectors, which wide vectors wait for longer, and of a run.
-  const double load = lanes * sizeof(T) > 32 ? 1.2 : 0.75, run = 12;
+  // Of a product of two vectors, which wide vectors wait for longer, most where they cross lines; and of a run.
+  const std::int64_t pitch = p.x_pitch, vector = gemm_kernels<T>().lanes;
+  const double crossing = pitch % vector == 0 ? 0 : 2 * pitch % vector == 0 ? 0.3 : 1, run = 12;
+  const double load = lanes * sizeof(T) > 32 ? 1.2 + 0.5 * crossing : 0.75 + 0.12 * crossing;
   const double loads = columns.sum([&](std::int64_t outputs) {
     const std::int64_t together = std::min(p.N, some_images);
     const auto positions = static_cast<double>(std::max(outputs, together));
@@ -89,7 +96,7 @@ double dots_cycles(const Problem& p) {
   const double image = static_cast<double>(p.plane()) * C;
   return images *
          (rows * loads + static_cast<double>(p.positions()) * (2.8 * O + 4.4) + 40 * static_cast<double>(p.OH * p.KH) +
-          (O * K > far_elements ? visits * O * K : 0) + (image > 2 * far_elements ? image / 2 : 0));
+          (O * K > far_elements<T>() ? visits * O * K : 0) + (image > 2 * far_elements<T>() ? image / 2 : 0));
 }
 template double dots_cycles<float>(const Problem&);
 template double dots_cycles<double>(const Problem&);
