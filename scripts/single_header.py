@@ -120,6 +120,9 @@ def for_one_target(name, text):
                   text)
     text = re.sub(r"^(namespace tern::[\w:]*HWY_NAMESPACE) \{$", rf"\1::{inside} {{", text, flags=re.M)
     text = re.sub(r"^HWY_EXPORT\(\w+\);\n", "", text, flags=re.M)
+    text = re.sub(r"^TERN_DISPATCHED\((\w+), (\w+)\)$", "\n".join(
+        f"template <>\ndecltype({own}()) \\1<{element}>() {{\n  return {own}();\n}}"
+        for element in ("float", "double") for own in [rf"HWY_NAMESPACE::{inside}::\2_{element}"]), text, flags=re.M)
     text = re.sub(r"HWY_DYNAMIC_DISPATCH\((\w+)\)", rf"HWY_NAMESPACE::{inside}::\1", text)
     text = re.sub(r"HWY_DYNAMIC_POINTER\((\w+)\)", rf"&HWY_NAMESPACE::{inside}::\1", text)
     return text.replace("#if HWY_ONCE", "#if 1")

@@ -39,7 +39,7 @@ struct DeviationFrom {
   }
 };
 template <class V>
-struct SquaredDeviation {
+struct SquareFrom {
   V mean;
   template <class D>
   HWY_INLINE V operator()(D /*d*/, V x) const {

@@ -109,7 +109,7 @@ struct Forward {
     const double elements = static_cast<double>(p.N) * static_cast<double>(p.area);
     const V count = hn::Set(d, static_cast<T>(elements)), one = hn::Set(d, T(1));
     V center = hn::Div(channel.sum(Same{}, arrays.x), count);
-    V variance = hn::Div(channel.sum(SquaredDeviation<V>{center}, arrays.x), count);
+    V variance = hn::Div(channel.sum(SquareFrom<V>{center}, arrays.x), count);
     if (const auto far = far_means(d, center, variance); !hn::AllFalse(d, far)) {
       const V off = hn::Div(channel.sum(DeviationFrom<V>{center}, arrays.x), count);
       center = hn::Add(center, hn::IfThenElseZero(far, off));

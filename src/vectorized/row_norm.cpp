@@ -53,7 +53,7 @@ struct RowNormForward {
     const T *const in = x + row * p.length, count = static_cast<T>(p.length);
     T* const out = y + row * p.length;
     T center = p.centred ? static_cast<T>(block_sum(Same{}, p.length, in)) / count : T(0);
-    T variance = static_cast<T>(block_sum(SquaredDeviation<V>{hn::Set(d, center)}, p.length, in)) / count;
+    T variance = static_cast<T>(block_sum(SquareFrom<V>{hn::Set(d, center)}, p.length, in)) / count;
     if (p.centred && center * center > T(1 << 17) * variance) {  // the mean's rounding matters
       const T off = static_cast<T>(block_sum(DeviationFrom<V>{hn::Set(d, center)}, p.length, in)) / count;
       center += off;

@@ -15,6 +15,10 @@ seconds() { local TIMEFORMAT="%U s of processor time: $1"; shift; time "$@"; }
 seconds "declarations" "$compiler" "${flags[@]}" "${warnings[@]}" -fsyntax-only -include "$header" -x c++ /dev/null
 seconds "implementation" "$compiler" "${flags[@]}" "${warnings[@]}" -c "$tree/tests/single/implementation.cpp" \
   -o "$work/implementation.o"
+if "$compiler" -fsyntax-only -include hwy/highway.h -x c++ /dev/null 2>/dev/null; then
+  seconds "implementation with vectorized, parsed alone" "$compiler" -std=c++20 -I "$(dirname "$header")" \
+    "${warnings[@]}" -fsyntax-only "$tree/tests/single/implementation.cpp"
+fi
 # The implementation is in the other source.
 "$compiler" "${flags[@]}" "${warnings[@]}" -DTERN_SINGLE_IMPLEMENTED -c "$tree/examples/single/lenet.cpp" \
   -o "$work/lenet.o"

@@ -189,7 +189,7 @@ namespace {
 
 /// By the rule's algorithm.
 template <class T>
-double cycles_of(const Problem& problem) {
+double least_cycles(const Problem& problem) {
   double least = std::numeric_limits<double>::infinity();
   for (const Algorithm<T>& algorithm : algorithms<T>)
     if (algorithm.fits(problem)) least = std::min(least, algorithm.cost(problem));
@@ -233,9 +233,9 @@ Layout choose_layout(const Context& context, Problem problem) {
   if (!fills && problem.O > few && problem.groups == 1 && problem.KH * problem.KW > 1) return Layout::channels_first;
   // Else what is faster, with a copy of the image in the other layout.
   const double copy = 1.4 * static_cast<double>(problem.N * problem.groups * problem.C * problem.plane());
-  const double last = cycles_of<T>(problem) + (lies == Layout::channels_last ? 0 : copy);
+  const double last = least_cycles<T>(problem) + (lies == Layout::channels_last ? 0 : copy);
   problem.layout = Layout::channels_first;
-  const double first = cycles_of<T>(problem) + (lies == Layout::channels_first ? 0 : copy);
+  const double first = least_cycles<T>(problem) + (lies == Layout::channels_first ? 0 : copy);
   return last < first ? Layout::channels_last : Layout::channels_first;
 }
 

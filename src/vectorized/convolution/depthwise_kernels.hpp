@@ -48,5 +48,9 @@ struct DepthwiseKernels {
 
 template <class T>
 const DepthwiseKernels<T>& depthwise_kernels();
+template <>
+const DepthwiseKernels<float>& depthwise_kernels<float>();
+template <>
+const DepthwiseKernels<double>& depthwise_kernels<double>();
 
 }  // namespace tern::vectorized::convolution

@@ -46,5 +46,9 @@ struct WinogradKernels {
 /// The kernels for weights [taps, taps]; null if there are none.
 template <class T>
 const WinogradKernels<T>* winograd_kernels(std::int64_t taps);
+template <>
+const WinogradKernels<float>* winograd_kernels<float>(std::int64_t taps);
+template <>
+const WinogradKernels<double>* winograd_kernels<double>(std::int64_t taps);
 
 }  // namespace tern::vectorized::convolution
