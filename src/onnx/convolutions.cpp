@@ -99,7 +99,9 @@ Results conv_transpose(const Call& call) {
   std::vector<op::Padding> edges;
   Integers before(rank), after(rank);
   for (std::size_t d = 0; d < rank; ++d) {
-    if (stride[d] < 1 || dilation[d] < 1 || stride[d] > far || dilation[d] > far || std::abs(extra[d]) > far)
+    const auto out = [&](std::int64_t number) { return number < -far || number > far; };
+    if (stride[d] < 1 || dilation[d] < 1 || stride[d] > far || dilation[d] > far || out(extra[d]) || out(pads[d]) ||
+        out(pads[rank + d]) || (!shape.empty() && out(shape[d])))
       call.refuse("has strides, dilations or paddings that are out of range", "repair the file");
     const std::int64_t whole = (x.shape()[static_cast<int>(d) + 2] - 1) * stride[d] + (kernel[d] - 1) * dilation[d] + 1;
     before[d] = -pads[d];

@@ -40,7 +40,8 @@ Results window(const Call& call) {
 Results mel_weights(const Call& call) {
   const std::int64_t bins = call.known_integer(0), length = call.known_integer(1), rate = call.known_integer(2);
   const double low = call.known_number(3), high = call.known_number(4);
-  if (bins < 1 || length < 1 || bins > 1'000'000 || length > 1'000'000) call.refuse("has sizes out of range");
+  if (bins < 1 || length < 1 || bins > 1'000'000 || length > 1'000'000 || rate < 1)
+    call.refuse("has sizes out of range", "repair the file");
   const auto to_mel = [](double hertz) { return 2595 * std::log10(1 + hertz / 700); };
   const std::int64_t spectrum = length / 2 + 1;
   call.check_size({spectrum, bins});
@@ -48,8 +49,9 @@ Results mel_weights(const Call& call) {
   std::vector<std::int64_t> edges;
   for (std::int64_t i = 0; i < bins + 2; ++i) {
     const double hertz = 700 * (std::pow(10, (static_cast<double>(i) * step + from) / 2595) - 1);
-    edges.push_back(
-        static_cast<std::int64_t>(std::floor(static_cast<double>(length + 1) * hertz / static_cast<double>(rate))));
+    const double edge = std::floor(static_cast<double>(length + 1) * hertz / static_cast<double>(rate));
+    if (!(std::abs(edge) < 1e15)) call.refuse("has edges out of range", "repair the file");
+    edges.push_back(static_cast<std::int64_t>(edge));
   }
   std::vector<double> values(static_cast<std::size_t>(spectrum * bins));
   const auto set = [&](std::int64_t row, std::int64_t bin, double value) {
@@ -60,9 +62,9 @@ Results mel_weights(const Call& call) {
     if (centre == left)
       set(centre, bin, 1);
     else
-      for (std::int64_t j = left; j <= centre; ++j)
+      for (std::int64_t j = std::max<std::int64_t>(left, 0); j <= std::min(centre, spectrum); ++j)
         set(j, bin, static_cast<double>(j - left) / static_cast<double>(centre - left));
-    for (std::int64_t j = centre; j < right; ++j)
+    for (std::int64_t j = std::max<std::int64_t>(centre, 0); j < std::min(right, spectrum); ++j)
       set(j, bin, static_cast<double>(right - j) / static_cast<double>(right - centre));
   }
   return {op::cast(tern::tensor(values, {spectrum, bins}), output_dtype(call, "output_datatype"))};
@@ -137,15 +139,27 @@ Results reverse_sequence(const Call& call) {
   return {op::gather(x, time, op::expand(from, x.shape()))};
 }
 
+/// Refuses numbers whose products could overflow.
+void check_far(const Call& call, const std::vector<Integers>& all) {
+  constexpr std::int64_t far = std::int64_t{1} << 31;
+  for (const Integers& each : all)
+    for (const std::int64_t number : each)
+      if (number <= -far || number >= far) call.refuse(message("has a size of ", number), "repair the file");
+}
+
 /// Elements at positions of the whole tensor, zeros elsewhere.
 Results max_unpool(const Call& call) {
   const Tensor &x = call.input(0), &index = call.input(1);
+  if (x.rank() < 3 || index.shape() != x.shape())
+    call.refuse(message("has an input ", x.shape(), " and positions ", index.shape()),
+                "both have one shape, [N, C, ...]");
   const std::size_t dims = static_cast<std::size_t>(x.rank()) - 2;
   const Integers kernel = call.integers("kernel_shape");
   const Integers stride = call.integers("strides", Integers(dims, 1));
   const Integers pads = call.integers("pads", Integers(2 * dims, 0));
   if (kernel.size() != dims || stride.size() != dims || pads.size() != 2 * dims)
     call.refuse("has attributes that do not fit", "repair the file");
+  check_far(call, {kernel, stride, pads});
   Shape inferred{x.size(0), x.size(1)};
   for (std::size_t d = 0; d < dims; ++d)
     inferred.push_back((x.size(static_cast<std::int64_t>(d) + 2) - 1) * stride[d] - pads[d] - pads[dims + d] +

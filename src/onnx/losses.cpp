@@ -12,8 +12,13 @@ Tensor negative_log_likelihood(const Call& call, const Tensor& x, const Tensor& 
   const std::string how = call.text("reduction", "mean");
   std::optional<std::int64_t> ignored;
   if (call.has_attribute("ignore_index")) ignored = call.integer("ignore_index");
-  if (x.rank() < 2 || labels.rank() != x.rank() - 1)
-    call.refuse(message("has scores ", x.shape(), " and labels ", labels.shape()), "repair the file");
+  bool fits = x.rank() >= 2 && labels.rank() == x.rank() - 1;
+  for (int d = 0; fits && d < labels.rank(); ++d) fits = labels.shape()[d] == x.shape()[d < 1 ? d : d + 1];
+  if (!fits)
+    call.refuse(message("has scores ", x.shape(), " and labels ", labels.shape()),
+                "labels have the sizes of scores without dimension 1");
+  if (weight.defined() && weight.shape() != Shape{x.size(1)})
+    call.refuse(message("has weights ", weight.shape(), " for ", x.size(1), " classes"), "repair the file");
   Tensor left_out, own = labels;
   if (ignored) {
     left_out = op::equal(labels, static_cast<double>(*ignored));

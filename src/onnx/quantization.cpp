@@ -16,12 +16,20 @@ Tensor as(const Tensor& x, DType dtype) { return x.dtype() == dtype ? x : op::ca
 Tensor spread(const Call& call, const Tensor& each, const Tensor& x, std::int64_t given_axis, std::int64_t block) {
   if (each.numel() == 1 && block == 0) return op::reshape(each, {});
   const int axis = axis_of(call, given_axis, x.rank());
+  const auto fits = [&](bool fit) {
+    if (!fit)
+      call.refuse(message("has scales or zero points of ", each.shape(), " for ", x.shape(), " and axis ", axis,
+                          block == 0 ? "" : message(" in blocks of ", block)),
+                  "one for each slice of the axis, or for each block");
+  };
   if (block == 0) {
+    fits(each.shape() == Shape{x.size(axis)});
     Shape shape = Shape::filled(x.rank(), 1);
     shape[axis] = -1;
     return op::reshape(each, shape);
   }
-  if (each.rank() != x.rank() || block < 0) call.refuse(message("has blocks of ", block), "repair the file");
+  fits(each.rank() == x.rank() && block > 0 && block <= x.numel());
+  for (int d = 0; d < x.rank(); ++d) fits(each.shape()[d] == (d == axis ? (x.size(d) + block - 1) / block : x.size(d)));
   Shape longer, repeated, joined;
   for (int d = 0; d < each.rank(); ++d) {
     longer.push_back(each.shape()[d]);

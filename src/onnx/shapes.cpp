@@ -175,11 +175,22 @@ Results pad(const Call& call) {
   call.refuse(message("has mode '", mode, "'"), "constant, reflect, edge or wrap");
 }
 
+/// Refuses blocks that do not divide what they are made of.
+void check_blocks(const Call& call, const Tensor& x, std::int64_t block, bool channels, const std::string& mode) {
+  constexpr std::int64_t most = 1 << 15;
+  const bool fits = block >= 1 && block <= most && x.rank() == 4 &&
+                    (channels ? x.size(1) % (block * block) == 0 : x.size(2) % block == 0 && x.size(3) % block == 0);
+  if (!fits)
+    call.refuse(message("has blocks of ", block, " for an input ", x.shape()),
+                channels ? "channels are a multiple of their square" : "height and width are multiples of them");
+  if (mode != "DCR" && mode != "CRD") call.refuse(message("has mode '", mode, "'"), "DCR or CRD");
+}
+
 Results depth_to_space(const Call& call) {
   const Tensor& x = call.input(0);
   const std::int64_t block = call.integer("blocksize");
   const std::string mode = call.text("mode", "DCR");
-  if (block < 1 || x.rank() != 4) call.refuse(message("has blocks of ", block, " for shape ", x.shape()));
+  check_blocks(call, x, block, true, mode);
   const std::int64_t n = x.size(0), c = x.size(1) / (block * block), h = x.size(2), w = x.size(3);
   const Tensor parts = mode == "DCR" ? op::permute(op::reshape(x, {n, block, block, c, h, w}), {0, 3, 4, 1, 5, 2})
                                      : op::permute(op::reshape(x, {n, c, block, block, h, w}), {0, 1, 4, 2, 5, 3});
@@ -190,7 +201,7 @@ Results space_to_depth(const Call& call) {
   const Tensor& x = call.input(0);
   const std::int64_t block = call.integer("blocksize");
   const std::string mode = call.text("mode", "DCR");
-  if (block < 1 || x.rank() != 4) call.refuse(message("has blocks of ", block, " for shape ", x.shape()));
+  check_blocks(call, x, block, false, mode);
   const std::int64_t n = x.size(0), c = x.size(1), h = x.size(2) / block, w = x.size(3) / block;
   const Tensor parts = op::reshape(x, {n, c, h, block, w, block});
   const Integers order = mode == "DCR" ? Integers{0, 3, 5, 1, 2, 4} : Integers{0, 1, 3, 5, 2, 4};
