@@ -56,6 +56,7 @@ Results prelu(const Call& call) {
     channels[1] = -1;
     slope = op::reshape(slope, channels);
   }
+  check_broadcasts(call, slope, x.shape());
   return {op::where(op::less(x, 0.0), op::mul(x, slope), x)};
 }
 

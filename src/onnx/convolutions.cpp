@@ -4,7 +4,7 @@
 
 namespace tern::onnx {
 
-Windows windows_of(const Call& call, const Integers& sizes, const Integers& kernel) {
+Windows windows_of(const Call& call, const Integers& sizes, const Integers& kernel, bool cuts) {
   const std::size_t rank = sizes.size();
   Windows windows{.kernel = kernel};
   windows.stride = call.integers("strides", Integers(rank, 1));
@@ -31,8 +31,9 @@ Windows windows_of(const Call& call, const Integers& sizes, const Integers& kern
     for (std::size_t d = 0; d < rank; ++d) {
       const std::int64_t outputs = (sizes[d] + windows.stride[d] - 1) / windows.stride[d];
       const std::int64_t reach = (kernel[d] - 1) * windows.dilation[d] + 1;
-      const std::int64_t total = std::max<std::int64_t>((outputs - 1) * windows.stride[d] + reach - sizes[d], 0);
-      windows.before[d] = automatic == "SAME_UPPER" ? total / 2 : total - total / 2;
+      const std::int64_t least = (outputs - 1) * windows.stride[d] + reach - sizes[d];
+      const std::int64_t total = cuts ? least : std::max<std::int64_t>(least, 0);
+      windows.before[d] = automatic == "SAME_UPPER" ? total / 2 : (total + 1) / 2;
       windows.after[d] = total - windows.before[d];
     }
   } else if (automatic != "NOTSET") {

@@ -81,7 +81,9 @@ Results top_k(const Call& call) {
 
 Results one_hot(const Call& call) {
   const Tensor index = op::cast(call.input(0), DType::int64);
-  const auto depth = static_cast<std::int64_t>(call.known_number(1));
+  const double classes = call.known_number(1);
+  if (!(classes >= 0 && classes < 1e15)) call.refuse(message("has ", classes, " classes"), "repair the file");
+  const auto depth = static_cast<std::int64_t>(classes);
   const Tensor& values = call.input(2);
   if (values.numel() != 2) call.refuse(message("has ", values.numel(), " values, expected two"));
   const int axis = axis_of(call, call.integer("axis", -1), index.rank() + 1);

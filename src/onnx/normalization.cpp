@@ -57,15 +57,6 @@ Results instance_norm(const Call& call) {
   return {op::add(normal, per_channel(bias, x))};
 }
 
-/// The product with a scale (or the sum with a bias) that broadcasts to the sizes of x, and not x to its own.
-void check_broadcasts(const Call& call, const Tensor& scale, const Tensor& x) {
-  bool fits = scale.rank() <= x.rank();
-  for (int d = 1; fits && d <= scale.rank(); ++d) fits = scale.size(-d) == 1 || scale.size(-d) == x.size(-d);
-  if (!fits)
-    call.refuse(message("has a scale or bias of ", scale.shape(), " for ", x.shape()),
-                "give it the sizes from the axis on");
-}
-
 /// Mean and 1 / sqrt(variance + epsilon) are results as well.
 Results layer_norm(const Call& call) {
   call.ignore({"stash_type"});
@@ -74,8 +65,8 @@ Results layer_norm(const Call& call) {
   const double epsilon = call.number("epsilon", 1e-5f);
   const Shape last(x.shape().begin() + axis, x.shape().end());
   const Tensor &scale = call.input(1), bias = call.optional(2);
-  check_broadcasts(call, scale, x);
-  if (bias.defined()) check_broadcasts(call, bias, x);
+  check_broadcasts(call, scale, x.shape());
+  if (bias.defined()) check_broadcasts(call, bias, x.shape());
   const bool whole = scale.shape() == last && (!bias.defined() || bias.shape() == last);
   Results results;
   if (whole) {
@@ -98,7 +89,7 @@ Results rms_norm(const Call& call) {
   const int axis = axis_of(call, call.integer("axis", -1), x.rank());
   const Shape last(x.shape().begin() + axis, x.shape().end());
   const Tensor& scale = call.input(1);
-  check_broadcasts(call, scale, x);
+  check_broadcasts(call, scale, x.shape());
   const double epsilon = call.number("epsilon", 1e-5f);
   if (scale.shape() == last) return {op::rms_norm(x, last, scale, epsilon)};
   return {op::mul(op::rms_norm(x, last, {}, epsilon), scale)};

@@ -12,7 +12,8 @@ Windows extended(Windows windows, const Tensor& x) {
     const std::int64_t size = x.size(static_cast<std::int64_t>(d) + 2), stride = windows.stride[d];
     const std::int64_t reach = (windows.kernel[d] - 1) * windows.dilation[d] + 1;
     const std::int64_t room = size + windows.before[d] + windows.after[d] - reach;
-    std::int64_t outputs = (room + stride - 1) / stride + 1;
+    std::int64_t outputs = (room > 0 ? (room + stride - 1) / stride : -(-room / stride)) + 1;  // rounded up
+    if (outputs < 1) continue;                                          // which the operator refuses
     if ((outputs - 1) * stride >= size + windows.before[d]) --outputs;  // it starts in the padding
     windows.after[d] += std::max<std::int64_t>((outputs - 1) * stride - room, 0);
   }
@@ -24,7 +25,7 @@ namespace {
 Windows pool_of(const Call& call, const Tensor& x) {
   if (x.rank() < 3 || x.rank() > 5)
     call.refuse(message("has an input ", x.shape()), "one to three spatial dimensions are supported");
-  return windows_of(call, {x.shape().begin() + 2, x.shape().end()}, call.integers("kernel_shape"));
+  return windows_of(call, {x.shape().begin() + 2, x.shape().end()}, call.integers("kernel_shape"), true);
 }
 
 /// What the kernels do not take: padding of more than half of a window, or negative; rounded up, a window that does not

@@ -41,6 +41,7 @@ Results gemm(const Call& call) {
   Tensor result = product(a, turn_b ? op::transpose(b, 0, 1) : b);
   if (alpha != 1) result = op::mul(result, alpha);
   if (!c.defined() || beta == 0) return {result};
+  check_broadcasts(call, c, result.shape());
   return {op::add(result, beta == 1 ? c : op::mul(c, beta))};
 }
 

@@ -63,6 +63,15 @@ inline Integers axes_of(const Call& call, int input) {
   return call.integers("axes");
 }
 
+/// Refuses a factor or addend that does not broadcast to a shape, or would make it larger.
+inline void check_broadcasts(const Call& call, const Tensor& other, const Shape& shape) {
+  bool fits = other.rank() <= shape.rank();
+  for (int d = 1; fits && d <= other.rank(); ++d)
+    fits = other.size(-d) == 1 || other.size(-d) == shape[shape.rank() - d];
+  if (!fits)
+    call.refuse(message("broadcasts ", other.shape(), " to ", shape), "give it the last sizes of that shape, or ones");
+}
+
 /// Integers as ones of at most as many bits: the upper ones are lost, as ONNX says of casts. op::cast saturates.
 Tensor wrapped(const Tensor& x, DType dtype);
 

@@ -11,8 +11,10 @@ struct Windows {
   bool ceil = false;
 };
 
-/// The attributes of a node whose input has these spatial sizes.
-Windows windows_of(const Call& call, const Integers& sizes, const Integers& kernel);
+/// The attributes of a node whose input has these spatial sizes. With SAME_UPPER or SAME_LOWER windows that are smaller
+/// than their stride may have no use for the ends of a dimension: pools, as ONNX's formula says, then have negative
+/// padding (`cuts`), and convolutions none.
+Windows windows_of(const Call& call, const Integers& sizes, const Integers& kernel, bool cuts = false);
 
 /// The same where outputs are rounded up, with the padding that the last window needs: none starts in the padding.
 Windows extended(Windows windows, const Tensor& x);

@@ -200,3 +200,14 @@ TEST_CASE("onnx: rounded up, a window that fits nowhere is one output", "[onnx]"
   CHECK(run("MaxPool", {x}, attributes)[0].values() == bytes({6}));
   CHECK(run("AveragePool", {x}, attributes)[0].values() == bytes({3}));
 }
+
+TEST_CASE("onnx: pools with windows below their stride leave the ends out, as the formula of SAME says", "[onnx]") {
+  const Tensor x = tern::tensor({1.0F, 2.0F, 3.0F}).reshape({1, 1, 3});
+  for (const bool upper : {true, false}) {
+    const std::vector<onnx::AttributeProto> attributes{
+        attribute("kernel_shape", test::Integers{1}), attribute("strides", test::Integers{3}),
+        attribute("auto_pad", std::string(upper ? "SAME_UPPER" : "SAME_LOWER"))};
+    // One window: two elements are left out, one at each end or, as the half of an odd number is rounded, both behind.
+    CHECK(run("MaxPool", {x}, attributes)[0].values() == bytes({upper ? 2.0 : 1.0}));
+  }
+}
