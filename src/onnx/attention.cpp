@@ -8,6 +8,13 @@
 
 namespace tern::onnx {
 
+Tensor repeated_heads(const Tensor& x, std::int64_t times) {
+  if (times == 1) return x;
+  const std::int64_t n = x.size(0), heads = x.size(1), l = x.size(2), width = x.size(3);
+  const Tensor all = op::expand(op::reshape(x, {n, heads, 1, l, width}), {n, heads, times, l, width});
+  return op::reshape(all, {n, heads * times, l, width});
+}
+
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -25,14 +32,6 @@ Tensor by_heads(const Call& call, const Tensor& x, std::int64_t heads) {
 Tensor joined_heads(const Tensor& x) {
   return op::reshape(op::permute(x, {0, 2, 1, 3}), {x.size(0), x.size(2), x.size(1) * x.size(3)});
 }
-/// Each head several times, one behind the other.
-Tensor repeated_heads(const Tensor& x, std::int64_t times) {
-  if (times == 1) return x;
-  const std::int64_t n = x.size(0), heads = x.size(1), l = x.size(2), width = x.size(3);
-  const Tensor all = op::expand(op::reshape(x, {n, heads, 1, l, width}), {n, heads, times, l, width});
-  return op::reshape(all, {n, heads * times, l, width});
-}
-
 /// 0 where `allowed`, else -infinity.
 Tensor as_bias(const Tensor& allowed, DType dtype) {
   return op::where(allowed, full({}, 0, dtype), full({}, -infinity, dtype));

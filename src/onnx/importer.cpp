@@ -206,7 +206,8 @@ void Importer::run_node(const NodeProto& node, Frame& frame) {
       return each.name == node.type && each.domain == node.domain && each.overload == node.overload;
     });
     const auto builtin = table().find(type);
-    const bool control = type == "If" || type == "Loop" || type == "Scan";
+    const bool flexible = type == "ai.onnx.preview.FlexAttention";
+    const bool control = type == "If" || type == "Loop" || type == "Scan" || flexible;
     const bool is_own = own != options_.operators.end(), is_function = function != model_.functions.end();
     if (!is_own && !is_function && builtin == table().end() && !control)
       throw Refusal("is no operator that Tern knows",
@@ -235,6 +236,8 @@ void Importer::run_node(const NodeProto& node, Frame& frame) {
       results = run_loop(node, inputs, frame);
     else if (type == "Scan")
       results = run_scan(node, inputs, frame);
+    else if (flexible)
+      results = run_flex_attention(node, inputs, frame);
     else
       results = results_of(node, builtin->second, version, inputs);
     for (std::size_t i = 0; i < node.outputs.size(); ++i) {

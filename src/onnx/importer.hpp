@@ -55,6 +55,7 @@ class Importer {
   std::vector<Item> run_if(const NodeProto& node, const std::vector<const Item*>& inputs, Frame& frame);
   std::vector<Item> run_loop(const NodeProto& node, const std::vector<const Item*>& inputs, Frame& frame);
   std::vector<Item> run_scan(const NodeProto& node, const std::vector<const Item*>& inputs, Frame& frame);
+  std::vector<Item> run_flex_attention(const NodeProto& node, const std::vector<const Item*>& inputs, Frame& frame);
   /// The results of a graph in an attribute for these inputs.
   std::vector<Item> run_body(const GraphProto& body, const std::vector<Item>& inputs, Frame& frame);
 

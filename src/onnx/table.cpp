@@ -17,6 +17,7 @@ const Table& table() {
     append_pooling(made);
     append_normalization(made);
     append_attention(made);
+    append_deform_conv(made);
     append_losses(made);
     append_resizing(made);
     append_quantization(made);

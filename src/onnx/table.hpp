@@ -38,6 +38,7 @@ void append_convolutions(Table& table);
 void append_pooling(Table& table);
 void append_normalization(Table& table);
 void append_attention(Table& table);
+void append_deform_conv(Table& table);
 void append_losses(Table& table);
 void append_resizing(Table& table);
 void append_quantization(Table& table);
@@ -71,6 +72,9 @@ inline void check_broadcasts(const Call& call, const Tensor& other, const Shape&
   if (!fits)
     call.refuse(message("broadcasts ", other.shape(), " to ", shape), "give it the last sizes of that shape, or ones");
 }
+
+/// [N, heads, L, width] with each head several times, one behind the other.
+Tensor repeated_heads(const Tensor& x, std::int64_t times);
 
 /// Integers as ones of at most as many bits: the upper ones are lost, as ONNX says of casts. op::cast saturates.
 Tensor wrapped(const Tensor& x, DType dtype);
