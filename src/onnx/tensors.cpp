@@ -157,7 +157,10 @@ Tensor to_tensor(const TensorProto& proto, const std::string& folder) {
   } catch (const ShapeError& error) {
     fits(false, error.what());
   }
-  const std::size_t bytes = narrow != nullptr ? (count * narrow->bits + 7) / 8 : byte_count(shape, size_of(*dtype));
+  // No product here leaves the range, whatever the file says of its sizes.
+  const auto bits = static_cast<std::size_t>(narrow != nullptr ? narrow->bits : 0);
+  const std::size_t bytes =
+      narrow != nullptr ? count / 8 * bits + (count % 8 * bits + 7) / 8 : byte_count(shape, size_of(*dtype));
   std::string own;
   std::string_view raw = proto.raw;
   bool has_raw = proto.has_raw;
@@ -189,7 +192,7 @@ Tensor to_tensor(const TensorProto& proto, const std::string& folder) {
   }
   if (narrow != nullptr) {
     std::vector<double> values;
-    for (const unsigned bits : unpacked(*narrow, raw, count)) values.push_back(decoded(*narrow, bits));
+    for (const unsigned one : unpacked(*narrow, raw, count)) values.push_back(decoded(*narrow, one));
     Tensor tensor(shape, *dtype);
     with_type_of(*dtype,
                  [&]<class T>(T) { std::ranges::transform(values, tensor.write<T>().begin(), convert<T, double>); });

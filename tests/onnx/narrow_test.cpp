@@ -113,6 +113,13 @@ TEST_CASE("onnx: weights of four bits are unpacked, and become float32 by their 
                                          Catch::ContainsSubstring("cast them to float32"));
   computes.proto.graph.initializers[0].integers.push_back(0);
   CHECK_THROWS_AS(computes.read(), FileError);
+  // Sizes whose bits overflow are not those of an empty tensor.
+  for (const std::int64_t type : {int4, int16, e5m2}) {
+    onnx::TensorProto huge = proto("w", type, std::int64_t{1} << 62, {});
+    CHECK_THROWS_AS(onnx::to_tensor(huge, ""), FileError);
+    huge.has_raw = true;
+    CHECK_THROWS_AS(onnx::to_tensor(huge, ""), FileError);
+  }
 }
 
 TEST_CASE("onnx: int16 wraps around in arithmetic", "[onnx]") {
