@@ -185,6 +185,12 @@ std::string_view name_by_rule(const Context& context, const Problem& problem) {
   return chosen.algorithm == nullptr ? std::string_view() : chosen.algorithm->name;
 }
 
+template <class T>
+bool fits_by_name(const Problem& problem, std::string_view name) {
+  return std::ranges::any_of(
+      algorithms<T>, [&](const Algorithm<T>& algorithm) { return name == algorithm.name && algorithm.fits(problem); });
+}
+
 namespace {
 
 /// By the rule's algorithm.
@@ -253,6 +259,8 @@ template const Algorithm<float>& surest(const Problem&);
 template const Algorithm<double>& surest(const Problem&);
 template std::string_view name_by_rule<float>(const Context&, const Problem&);
 template std::string_view name_by_rule<double>(const Context&, const Problem&);
+template bool fits_by_name<float>(const Problem&, std::string_view);
+template bool fits_by_name<double>(const Problem&, std::string_view);
 template Layout choose_layout<float>(const Context&, Problem);
 template Layout choose_layout<double>(const Context&, Problem);
 

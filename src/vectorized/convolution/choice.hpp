@@ -22,6 +22,10 @@ const Algorithm<T>& choose(Context& context, const Problem& problem, const Array
 template <class T>
 std::string_view name_by_rule(const Context& context, const Problem& problem);
 
+/// Whether the algorithm of this name fits.
+template <class T>
+bool fits_by_name(const Problem& problem, std::string_view name);
+
 /// One that fits and handles all values.
 template <class T>
 const Algorithm<T>& surest(const Problem& problem);

@@ -249,14 +249,17 @@ void in_turn(Context& context, const Block3<T>& arrays, const InvertedResidual& 
 template <class T>
 bool fuses_inverted_residual(const Context& context, const InvertedResidual& shape) {
   const bool some = shape.project.N * shape.project.O * shape.project.C * shape.project.OH * shape.project.OW > 0;
-  bool fuses = some && shape.project.C > 1 && forced_algorithm(context, residual_name) != "composed";
+  const std::string_view forced = forced_algorithm(context, residual_name);
+  bool fuses = some && shape.project.C > 1 && forced != "composed";
   constexpr std::array<std::string_view, 3> names{"rows", "depthwise", "rows"};
   std::array<Problem, 3> problems = problems_of<T>(context, shape);
   for (std::size_t i = shape.expand.O > 0 ? 0 : 1; fuses && i < problems.size(); ++i) {
     Problem& problem = problems[i];
-    fuses = choose_layout<T>(context, problem) == Layout::channels_last;
+    fuses = forced == "fused" || choose_layout<T>(context, problem) == Layout::channels_last;
     problem.layout = Layout::channels_last;
-    fuses = fuses && name_by_rule<T>(context, problem) == names[i];
+    // Unless it is forced, only where the convolutions would take these algorithms: the bits are theirs.
+    fuses = fuses &&
+            (forced == "fused" ? fits_by_name<T>(problem, names[i]) : name_by_rule<T>(context, problem) == names[i]);
     if (i + 1 < problems.size()) problems[i + 1].layout = Layout::channels_last;
   }
   if (!fuses) took_algorithm(context, residual_name, "composed");
