@@ -195,6 +195,8 @@ TEST_CASE("program: the plan needs less memory than all results", "[graph]") {
 TEST_CASE("program: what kernels take for themselves has its place in the plan", "[graph]") {
   const Device device{"vectorized", {.threads = 2}};
   const NoGrad no_grad;
+  // Those that take blocks of memory; the others take short lists of runs from the pool.
+  const ForcedAlgorithm forced{"conv2d", GENERATE("im2col", "rows", "winograd")};
   nn::Sequential net{nn::Conv2d{1, 20, 5}, nn::MaxPool2d{2}, nn::Conv2d{20, 50, 5}, nn::Conv2d{50, 32, 3}};
   net.eval();
   const graph::Program program(net, {numbers({1, 1, 28, 28})}, {.fold = false});
