@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "autograd/node.hpp"
+#include "core/built.hpp"
 #include "modes/observed.hpp"
 #include "tern/tensor/create.hpp"
 
@@ -114,6 +115,7 @@ namespace {
 void check_recorded(const Tensor& root) {
   expects<AutogradError>(root.requires_grad(),
                          "backward: this tensor does not depend on anything that requires a gradient",
+                         built::whole ? "" : ", and a library built with TERN_OPERATORS records nothing",
                          autograd::enabled() ? "; nor does the result of a Step, inside whose function backward belongs"
                                              : " (recording is off: a NoGrad is alive)");
 }

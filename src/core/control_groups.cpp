@@ -1,14 +1,15 @@
 #include "core/control_groups.hpp"
 
-#include <fstream>
+#include "core/small_file.hpp"
 
 namespace tern {
 
 void for_each_control_group(const std::filesystem::path& process, const std::filesystem::path& groups,
                             const std::string& controller,
                             const std::function<void(const std::filesystem::path& folder)>& visit) {
-  std::ifstream file(process);
-  for (std::string line; std::getline(file, line);) {  // "0::/a/b" or "4:cpu,cpuacct:/a/b"
+  const std::string text = content_of(process);
+  for (std::string_view left = text; !left.empty();) {
+    const std::string line(next_line(left));  // "0::/a/b" or "4:cpu,cpuacct:/a/b"
     const std::size_t first = line.find(':'), second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;
     const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";

@@ -6,11 +6,12 @@
 
 namespace tern {
 
-std::ostream& operator<<(std::ostream& stream, const Shape& shape) {
-  stream << '[';
-  for (int i = 0; i < shape.rank(); ++i) stream << (i ? "," : "") << shape[i];
-  return stream << ']';
+void append_text(std::string& text, const Shape& shape) {
+  text += '[';
+  for (int i = 0; i < shape.rank(); ++i) text.append(i ? "," : "").append(std::to_string(shape[i]));
+  text += ']';
 }
+std::ostream& operator<<(std::ostream& stream, const Shape& shape) { return stream << message(shape); }
 
 void Shape::throw_outside(int i) const {
   throw ShapeError(message("shape: dimension ", i, " of ", *this, ", which has ", rank_));

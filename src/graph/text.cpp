@@ -1,10 +1,11 @@
 // The text of a graph: a line for each input, tensor and node, and one for the results.
 
 #include <charconv>
-#include <sstream>
 #include <unordered_map>
 
+#include "core/small_file.hpp"
 #include "graph/batch_text.hpp"
+#include "kernels/families.hpp"
 
 namespace tern::graph {
 
@@ -76,13 +77,12 @@ bool is_frozen(const Value& value) { return value.kind == Kind::parameter && !va
 /// Takes a text apart, line by line.
 class Parser {
  public:
-  Parser(const std::string& text, const std::map<std::string, Tensor>& tensors) : lines_(text), tensors_(tensors) {}
+  Parser(const std::string& text, const std::map<std::string, Tensor>& tensors) : left_(text), tensors_(tensors) {}
 
   Structure read() {
-    std::string line;
-    while (std::getline(lines_, line)) {
+    while (!left_.empty()) {
       ++number_;
-      rest_ = line;
+      rest_ = next_line(left_);
       try {
         read_line();
       } catch (const Error& error) {
@@ -157,13 +157,15 @@ class Parser {
     } while (eat(", "));
     need(" = ");
     const std::string_view name = until("(");
-    node.op = operators::find_op(name);
-    expects<GraphError>(node.op != nullptr, "there is no operator '", name, "'");
+    node.op = &operators::op(name);
     expects<GraphError>(node.op->results() < 0 || node.op->results() == static_cast<int>(results.size()), name, " has ",
                         node.op->results(), " results");
     need("(");
     node.inputs = read_names(")");
     need(")");
+    for (const Value& result : results) check_kernels(name, result.dtype);
+    for (const int id : node.inputs)
+      if (id >= 0) check_kernels(name, structure_.values[id].dtype);
     std::string_view attributes = rest_;
     if (const std::size_t comment = attributes.find("  # "); comment != attributes.npos) {
       node.module = unescaped(attributes.substr(comment + 4));
@@ -174,6 +176,19 @@ class Parser {
     node.attributes = node.op->read(text_at(attributes, structure_.batch));
     for (Value& result : results) node.results.push_back(add(std::move(result)));
     structure_.nodes.push_back(std::move(node));
+  }
+
+  /// A library for TERN_OPERATORS has not the kernels of every dtype. Bytes are what 8-bit operators compute and others
+  /// move.
+  static void check_kernels(std::string_view name, DType dtype) {
+    const std::uint32_t families = kernels::families_of(name);
+    const bool stored = dtype == DType::uint8 || dtype == DType::int8;
+    if ((is_floating(dtype) && dtype != DType::float64) || families == kernels::family::quantized ||
+        (stored && families == 0))
+      return;
+    expects<GraphError>(kernels::wanted(kernels::family::all), name, " of ", dtype,
+                        ": this library was built with TERN_OPERATORS, which lists no such dtype; add '", dtype,
+                        "' there");
   }
 
   std::vector<int> read_names(std::string_view end) {
@@ -217,7 +232,7 @@ class Parser {
     return id;
   }
 
-  std::istringstream lines_;
+  std::string_view left_;
   const std::map<std::string, Tensor>& tensors_;
   Structure structure_;
   std::unordered_map<std::string, int> ids_;

@@ -1,11 +1,11 @@
 #include "memory/system_memory.hpp"
 
 #include <algorithm>
-#include <fstream>
 #include <limits>
 #include <string>
 
 #include "core/control_groups.hpp"
+#include "core/small_file.hpp"
 
 namespace tern {
 
@@ -15,15 +15,18 @@ constexpr std::uint64_t unlimited = std::numeric_limits<std::uint64_t>::max();
 
 /// The number in a file; `otherwise` if there is none ("max").
 std::uint64_t number_in(const std::filesystem::path& file, std::uint64_t otherwise) {
-  std::uint64_t number = 0;
-  return std::ifstream(file) >> number ? number : otherwise;
+  const std::string text = content_of(file);
+  std::string_view left = text;
+  return number_of(next_word(left)).value_or(otherwise);
 }
 
-/// The number after a word of a table; 0 if missing.
-std::uint64_t entry_of(const std::filesystem::path& file, const std::string& wanted) {
-  std::ifstream lines(file);
-  for (std::string word; lines >> word; lines.ignore(std::numeric_limits<std::streamsize>::max(), '\n'))
-    if (std::uint64_t number = 0; word == wanted && lines >> number) return number;
+/// The number after the first word of a line of a table; 0 if missing.
+std::uint64_t entry_of(const std::filesystem::path& file, std::string_view wanted) {
+  const std::string text = content_of(file);
+  for (std::string_view left = text; !left.empty();) {
+    std::string_view line = next_line(left);
+    if (next_word(line) == wanted) return number_of(next_word(line)).value_or(0);
+  }
   return 0;
 }
 

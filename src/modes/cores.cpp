@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <fstream>
 #include <string>
 #include <thread>
 
 #include "core/control_groups.hpp"
+#include "core/small_file.hpp"
 
 namespace tern {
 
@@ -17,15 +17,15 @@ namespace {
 
 /// The quota of one group in cores, or infinity.
 double quota_of(const std::filesystem::path& group) {
-  std::string quota;
-  double period = 0;
-  if (std::ifstream file(group / "cpu.max"); file >> quota >> period) {  // version 2: "max 100000" or "50000 100000"
-  } else {
-    std::ifstream(group / "cpu.cfs_quota_us") >> quota;  // version 1: -1 or 50000
-    std::ifstream(group / "cpu.cfs_period_us") >> period;
-  }
-  const double time = std::strtod(quota.c_str(), nullptr);
-  return time > 0 && period > 0 ? time / period : INFINITY;
+  const auto two = [](const std::string& text) {
+    std::string_view left = text;
+    const auto quota = number_of(next_word(left)), period = number_of(next_word(left));
+    return quota && period && *period > 0 ? static_cast<double>(*quota) / static_cast<double>(*period) : 0;
+  };
+  double cores = two(content_of(group / "cpu.max"));  // version 2: "max 100000" or "50000 100000"
+  if (cores == 0)                                     // version 1: -1 or 50000
+    cores = two(content_of(group / "cpu.cfs_quota_us") + ' ' + content_of(group / "cpu.cfs_period_us"));
+  return cores > 0 ? cores : INFINITY;
 }
 
 int allowed_cores() {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/built.hpp"
 #include "modes/algorithm_book.hpp"
 #include "modes/cores.hpp"
 #include "modes/explanations.hpp"
@@ -64,6 +65,9 @@ void set_up(Scope& scope, const Mode& mode, const DeviceOptions& options, const 
   scope.transfers = options.transfers.value_or(scope.transfers);
   scope.numerics = options.numerics.value_or(scope.numerics);
   scope.verify = options.verify.value_or(scope.verify);
+  expects<DeviceUnavailable>(built::whole || !scope.verify,
+                             "verify: a library built with TERN_OPERATORS has no "
+                             "reference to compare with; link with the whole library");
   const bool checks = scope.verify || scope.numerics == Numerics::check;
   scope.observer = checks ? scope_observer(scope.numerics, scope.verify) : nullptr;
 }

@@ -1,7 +1,9 @@
 #include "tern/operators/op.hpp"
 
 #include <algorithm>
+#include <cstdio>
 
+#include "core/built.hpp"
 #include "operators/attribute_text.hpp"
 #include "operators/inside_call.hpp"
 #include "operators/op_list.hpp"
@@ -44,7 +46,9 @@ const Op* find_op(std::string_view name) {
 
 const Op& op(std::string_view name) {
   const Op* found = find_op(name);
-  expects(found != nullptr, "operators: there is none of the name '", name, "'");
+  expects(
+      found != nullptr, "there is no operator '", name, "'",
+      built::whole ? "" : " in this library, which was built for the operators in TERN_OPERATORS alone; add it there");
   return *found;
 }
 
@@ -97,7 +101,13 @@ std::vector<Tensor> TracedCall::run(const char* name) {
 
 void attribute::write_number(std::string& text, double value) {
   char digits[32];
-  text.append(digits, std::to_chars(digits, digits + sizeof digits, value).ptr);
+  if constexpr (built::whole) {
+    text.append(digits, std::to_chars(digits, digits + sizeof digits, value).ptr);
+  } else {  // as exact, and without a table of 0.1 MB
+    std::snprintf(digits, sizeof digits, "%.17g", value);
+    std::ranges::replace(digits, ',', '.');
+    text += digits;
+  }
 }
 
 }  // namespace tern::operators

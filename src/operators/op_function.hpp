@@ -1,9 +1,12 @@
 #pragma once
 // An operator of the list, made of its public function.
 
+#include <algorithm>
 #include <array>
 
+#include "kernels/families.hpp"
 #include "operators/attribute_text.hpp"
+#include "operators/op_list.hpp"
 
 namespace tern::operators {
 
@@ -170,15 +173,24 @@ class FunctionOp final : public Op {
   EffectOf effect_;
 };
 
-template <class Result, class... Parameters>
-std::unique_ptr<Op> make_op(const char* name, Result (*function)(Parameters...), std::vector<const char*> names = {},
-                            EffectOf effect = nullptr, Mixed mixed = Mixed::joins) {
-  return std::make_unique<FunctionOp<Result, Parameters...>>(name, function, std::move(names), effect, mixed);
+/// A name as a template's argument.
+template <std::size_t size>
+struct OpName {
+  char text[size];
+  consteval OpName(const char (&name)[size]) { std::copy_n(name, size, text); }
+};
+
+/// Adds the operator to the list, unless TERN_OPERATORS leaves it out: then nothing refers to its function.
+template <OpName name, class Result, class... Parameters>
+void append(OpList& ops, Result (*function)(Parameters...), std::vector<const char*> names = {},
+            EffectOf effect = nullptr, Mixed mixed = Mixed::joins) {
+  if constexpr (kernels::is_listed(name.text))
+    ops.push_back(
+        std::make_unique<FunctionOp<Result, Parameters...>>(name.text, function, std::move(names), effect, mixed));
 }
-template <class Result, class... Parameters>
-std::unique_ptr<Op> make_op(const char* name, Result (*function)(Parameters...), std::vector<const char*> names,
-                            Mixed mixed) {
-  return make_op(name, function, std::move(names), nullptr, mixed);
+template <OpName name, class Result, class... Parameters>
+void append(OpList& ops, Result (*function)(Parameters...), std::vector<const char*> names, Mixed mixed) {
+  append<name>(ops, function, std::move(names), nullptr, mixed);
 }
 
 }  // namespace tern::operators

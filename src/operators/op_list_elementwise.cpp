@@ -16,135 +16,132 @@ using Limits = Tensor (*)(const Tensor&, double, double);
 using Mixture = Tensor (*)(const Tensor&, const Tensor&, const Tensor&);
 
 void append_arithmetic(OpList& ops) {
-  for (const auto& [name, function] :
-       std::initializer_list<std::pair<const char*, Binary>>{{"add", add},
-                                                             {"sub", sub},
-                                                             {"mul", mul},
-                                                             {"div", div},
-                                                             {"maximum", maximum},
-                                                             {"minimum", minimum},
-                                                             {"fmod", fmod},
-                                                             {"remainder", remainder},
-                                                             {"floor_divide", floor_divide},
-                                                             {"bitwise_and", bitwise_and},
-                                                             {"bitwise_or", bitwise_or},
-                                                             {"bitwise_xor", bitwise_xor},
-                                                             {"bitwise_left_shift", bitwise_left_shift},
-                                                             {"bitwise_right_shift", bitwise_right_shift},
-                                                             {"logical_and", logical_and},
-                                                             {"logical_or", logical_or},
-                                                             {"logical_xor", logical_xor},
-                                                             {"equal", equal},
-                                                             {"not_equal", not_equal},
-                                                             {"less", less},
-                                                             {"less_equal", less_equal},
-                                                             {"greater", greater},
-                                                             {"greater_equal", greater_equal},
-                                                             {"atan2", atan2},
-                                                             {"prelu", prelu}})
-    ops.push_back(make_op(name, function));
-  ops.push_back(make_op("pow", static_cast<Binary>(pow), {}, Mixed::widens));
-  ops.push_back(make_op("add_all", add_all));
-  ops.push_back(make_op("add_number", static_cast<WithNumber>(add), {"b"}));
-  ops.push_back(make_op("sub_number", static_cast<WithNumber>(sub), {"b"}));
-  ops.push_back(make_op("mul_number", static_cast<WithNumber>(mul), {"b"}));
-  ops.push_back(make_op("div_number", static_cast<WithNumber>(div), {"b"}));
-  ops.push_back(make_op("number_sub", static_cast<OfNumber>(sub), {"a"}));
-  ops.push_back(make_op("number_div", static_cast<OfNumber>(div), {"a"}));
-  ops.push_back(make_op("pow_number", static_cast<WithNumber>(pow), {"exponent"}, Mixed::widens));
-  ops.push_back(make_op("isclose", isclose, {"rtol", "atol", "equal_nan"}));
-  ops.push_back(make_op("where", static_cast<Mixture>(where)));
-  ops.push_back(make_op("masked_fill", masked_fill, {"value"}));
-  ops.push_back(make_op("clamp", static_cast<Limits>(clamp), {"low", "high"}));
-  ops.push_back(make_op("clamp_between", static_cast<Mixture>(clamp)));
-  ops.push_back(make_op("lerp", static_cast<Mixture>(lerp)));
-  ops.push_back(make_op("nan_to_num", nan_to_num, {"nan", "positive_infinity", "negative_infinity"}));
+  append<"add">(ops, static_cast<Binary>(add));
+  append<"sub">(ops, static_cast<Binary>(sub));
+  append<"mul">(ops, static_cast<Binary>(mul));
+  append<"div">(ops, static_cast<Binary>(div));
+  append<"maximum">(ops, static_cast<Binary>(maximum));
+  append<"minimum">(ops, static_cast<Binary>(minimum));
+  append<"fmod">(ops, static_cast<Binary>(fmod));
+  append<"remainder">(ops, static_cast<Binary>(remainder));
+  append<"floor_divide">(ops, static_cast<Binary>(floor_divide));
+  append<"bitwise_and">(ops, bitwise_and);
+  append<"bitwise_or">(ops, bitwise_or);
+  append<"bitwise_xor">(ops, bitwise_xor);
+  append<"bitwise_left_shift">(ops, bitwise_left_shift);
+  append<"bitwise_right_shift">(ops, bitwise_right_shift);
+  append<"logical_and">(ops, logical_and);
+  append<"logical_or">(ops, logical_or);
+  append<"logical_xor">(ops, logical_xor);
+  append<"equal">(ops, static_cast<Binary>(equal));
+  append<"not_equal">(ops, static_cast<Binary>(not_equal));
+  append<"less">(ops, static_cast<Binary>(less));
+  append<"less_equal">(ops, static_cast<Binary>(less_equal));
+  append<"greater">(ops, static_cast<Binary>(greater));
+  append<"greater_equal">(ops, static_cast<Binary>(greater_equal));
+  append<"atan2">(ops, atan2);
+  append<"prelu">(ops, prelu);
+  append<"pow">(ops, static_cast<Binary>(pow), {}, Mixed::widens);
+  append<"add_all">(ops, add_all);
+  append<"add_number">(ops, static_cast<WithNumber>(add), {"b"});
+  append<"sub_number">(ops, static_cast<WithNumber>(sub), {"b"});
+  append<"mul_number">(ops, static_cast<WithNumber>(mul), {"b"});
+  append<"div_number">(ops, static_cast<WithNumber>(div), {"b"});
+  append<"number_sub">(ops, static_cast<OfNumber>(sub), {"a"});
+  append<"number_div">(ops, static_cast<OfNumber>(div), {"a"});
+  append<"pow_number">(ops, static_cast<WithNumber>(pow), {"exponent"}, Mixed::widens);
+  append<"isclose">(ops, isclose, {"rtol", "atol", "equal_nan"});
+  append<"where">(ops, static_cast<Mixture>(where));
+  append<"masked_fill">(ops, masked_fill, {"value"});
+  append<"clamp">(ops, static_cast<Limits>(clamp), {"low", "high"});
+  append<"clamp_between">(ops, static_cast<Mixture>(clamp));
+  append<"lerp">(ops, static_cast<Mixture>(lerp));
+  append<"nan_to_num">(ops, nan_to_num, {"nan", "positive_infinity", "negative_infinity"});
 }
 
-constexpr std::pair<const char*, Unary> functions[]{
-    {"neg", neg},
-    {"log", log},
-    {"sqrt", sqrt},
-    {"abs", abs},
-    {"sin", sin},
-    {"cos", cos},
-    {"erf", erf},
-    {"floor", floor},
-    {"ceil", ceil},
-    {"round", round},
-    {"trunc", trunc},
-    {"tan", tan},
-    {"log1p", log1p},
-    {"square", square},
-    {"sign", sign},
-    {"isnan", isnan},
-    {"isinf", isinf},
-    {"isfinite", isfinite},
-    {"bitwise_not", bitwise_not},
-    {"logical_not", logical_not},
-    {"log2", log2},
-    {"log10", log10},
-    {"asin", asin},
-    {"acos", acos},
-    {"atan", atan},
-    {"asinh", asinh},
-    {"acosh", acosh},
-    {"atanh", atanh},
-    {"relu", relu},
-    {"sigmoid", sigmoid},
-    {"tanh", tanh},
-    {"softplus", softplus},
-    {"gelu", gelu},
-    {"gelu_tanh", gelu_tanh},
-    {"selu", selu},
-    {"relu6", relu6},
-    {"hardsigmoid", hardsigmoid},
-    {"hardswish", hardswish},
-    {"silu", silu},
-    {"mish", mish},
-    {"logsigmoid", logsigmoid},
-    {"softsign", softsign},
-    {"tanhshrink", tanhshrink},
-};
 // The range of float16 ends at 65504.
-constexpr std::pair<const char*, Unary> widening[]{
-    {"exp", exp},     {"exp2", exp2}, {"expm1", expm1}, {"sinh", sinh}, {"cosh", cosh}, {"reciprocal", reciprocal},
-    {"rsqrt", rsqrt},
-};
 
 void append_functions(OpList& ops) {
-  for (const auto& [name, function] : functions) ops.push_back(make_op(name, function));
-  for (const auto& [name, function] : widening) ops.push_back(make_op(name, function, {}, Mixed::widens));
-  ops.push_back(make_op("leaky_relu", leaky_relu, {"negative_slope"}));
-  ops.push_back(make_op("elu", elu, {"alpha"}));
-  ops.push_back(make_op("celu", celu, {"alpha"}));
-  ops.push_back(make_op("threshold", threshold, {"threshold", "value"}));
-  ops.push_back(make_op("hardtanh", hardtanh, {"low", "high"}));
-  ops.push_back(make_op("shrink", shrink, {"lambda", "bias"}));
-  ops.push_back(make_op("hardshrink", hardshrink, {"lambda"}));
-  ops.push_back(make_op("softshrink", softshrink, {"lambda"}));
-  ops.push_back(make_op("glu", glu, {"dim"}));
-  ops.push_back(make_op("softmax", softmax, {"dim", "dtype"}, Mixed::widens));
-  ops.push_back(make_op("log_softmax", log_softmax, {"dim", "dtype"}, Mixed::widens));
+  append<"neg">(ops, neg);
+  append<"log">(ops, log);
+  append<"sqrt">(ops, sqrt);
+  append<"abs">(ops, abs);
+  append<"sin">(ops, sin);
+  append<"cos">(ops, cos);
+  append<"erf">(ops, erf);
+  append<"floor">(ops, floor);
+  append<"ceil">(ops, ceil);
+  append<"round">(ops, round);
+  append<"trunc">(ops, trunc);
+  append<"tan">(ops, tan);
+  append<"log1p">(ops, log1p);
+  append<"square">(ops, square);
+  append<"sign">(ops, sign);
+  append<"isnan">(ops, isnan);
+  append<"isinf">(ops, isinf);
+  append<"isfinite">(ops, isfinite);
+  append<"bitwise_not">(ops, bitwise_not);
+  append<"logical_not">(ops, logical_not);
+  append<"log2">(ops, log2);
+  append<"log10">(ops, log10);
+  append<"asin">(ops, asin);
+  append<"acos">(ops, acos);
+  append<"atan">(ops, atan);
+  append<"asinh">(ops, asinh);
+  append<"acosh">(ops, acosh);
+  append<"atanh">(ops, atanh);
+  append<"relu">(ops, relu);
+  append<"sigmoid">(ops, sigmoid);
+  append<"tanh">(ops, tanh);
+  append<"softplus">(ops, static_cast<Unary>(softplus));
+  append<"gelu">(ops, gelu);
+  append<"gelu_tanh">(ops, gelu_tanh);
+  append<"selu">(ops, selu);
+  append<"relu6">(ops, relu6);
+  append<"hardsigmoid">(ops, hardsigmoid);
+  append<"hardswish">(ops, hardswish);
+  append<"silu">(ops, silu);
+  append<"mish">(ops, mish);
+  append<"logsigmoid">(ops, logsigmoid);
+  append<"softsign">(ops, softsign);
+  append<"tanhshrink">(ops, tanhshrink);
+  append<"exp">(ops, exp, {}, Mixed::widens);
+  append<"exp2">(ops, exp2, {}, Mixed::widens);
+  append<"expm1">(ops, expm1, {}, Mixed::widens);
+  append<"sinh">(ops, sinh, {}, Mixed::widens);
+  append<"cosh">(ops, cosh, {}, Mixed::widens);
+  append<"reciprocal">(ops, reciprocal, {}, Mixed::widens);
+  append<"rsqrt">(ops, rsqrt, {}, Mixed::widens);
+  append<"leaky_relu">(ops, leaky_relu, {"negative_slope"});
+  append<"elu">(ops, elu, {"alpha"});
+  append<"celu">(ops, celu, {"alpha"});
+  append<"threshold">(ops, threshold, {"threshold", "value"});
+  append<"hardtanh">(ops, hardtanh, {"low", "high"});
+  append<"shrink">(ops, shrink, {"lambda", "bias"});
+  append<"hardshrink">(ops, hardshrink, {"lambda"});
+  append<"softshrink">(ops, softshrink, {"lambda"});
+  append<"glu">(ops, glu, {"dim"});
+  append<"softmax">(ops, softmax, {"dim", "dtype"}, Mixed::widens);
+  append<"log_softmax">(ops, log_softmax, {"dim", "dtype"}, Mixed::widens);
 }
 
 void append_reductions(OpList& ops) {
-  ops.push_back(make_op("sum", sum, {"dims", "keep_dims", "dtype"}, Mixed::widens));
-  ops.push_back(make_op("mean", mean, {"dims", "keep_dims", "dtype"}));
-  ops.push_back(make_op("var", var, {"dims", "correction", "keep_dims"}));
-  ops.push_back(make_op("std", std, {"dims", "correction", "keep_dims"}));
-  ops.push_back(make_op("max", max, {"dims", "keep_dims"}));
-  ops.push_back(make_op("min", min, {"dims", "keep_dims"}));
-  ops.push_back(make_op("prod", prod, {"dims", "keep_dims", "dtype"}, Mixed::widens));
-  ops.push_back(make_op("norm", norm, {"order", "dims", "keep_dims"}, Mixed::widens));
-  ops.push_back(make_op("logsumexp", logsumexp, {"dims", "keep_dims"}, Mixed::widens));
-  ops.push_back(make_op("any", any, {"dims", "keep_dims"}));
-  ops.push_back(make_op("all", all, {"dims", "keep_dims"}));
-  ops.push_back(make_op("sum_to", sum_to, {"shape"}));
-  ops.push_back(make_op("cumsum", cumsum, {"dim", "dtype"}, Mixed::widens));
-  ops.push_back(make_op("cumprod", cumprod, {"dim", "dtype"}, Mixed::widens));
-  ops.push_back(make_op("argmax", argmax, {"dim", "keep_dims"}));
-  ops.push_back(make_op("argmin", argmin, {"dim", "keep_dims"}));
+  append<"sum">(ops, sum, {"dims", "keep_dims", "dtype"}, Mixed::widens);
+  append<"mean">(ops, mean, {"dims", "keep_dims", "dtype"});
+  append<"var">(ops, var, {"dims", "correction", "keep_dims"});
+  append<"std">(ops, std, {"dims", "correction", "keep_dims"});
+  append<"max">(ops, max, {"dims", "keep_dims"});
+  append<"min">(ops, min, {"dims", "keep_dims"});
+  append<"prod">(ops, prod, {"dims", "keep_dims", "dtype"}, Mixed::widens);
+  append<"norm">(ops, norm, {"order", "dims", "keep_dims"}, Mixed::widens);
+  append<"logsumexp">(ops, logsumexp, {"dims", "keep_dims"}, Mixed::widens);
+  append<"any">(ops, any, {"dims", "keep_dims"});
+  append<"all">(ops, all, {"dims", "keep_dims"});
+  append<"sum_to">(ops, sum_to, {"shape"});
+  append<"cumsum">(ops, cumsum, {"dim", "dtype"}, Mixed::widens);
+  append<"cumprod">(ops, cumprod, {"dim", "dtype"}, Mixed::widens);
+  append<"argmax">(ops, argmax, {"dim", "keep_dims"});
+  append<"argmin">(ops, argmin, {"dim", "keep_dims"});
 }
 
 }  // namespace

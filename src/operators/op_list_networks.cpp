@@ -66,98 +66,97 @@ Tensor inverted_residual_of(const Tensor& x, const Tensor& expand, const Tensor&
 using Pointwise = Tensor (*)(const Tensor&, const Tensor&, Reduce);
 
 void append_quantized(OpList& ops) {
-  ops.push_back(make_op("quantize", quantize, {"as"}));
-  ops.push_back(make_op("dequantize", dequantize, {"as"}));
-  ops.push_back(make_op("quantized_conv2d", quantized_conv2d, {"options"}));
-  ops.push_back(make_op("quantized_conv2d_cat", quantized_conv2d_cat, {"options"}));
-  ops.push_back(make_op("quantized_linear", quantized_linear, {"options"}));
-  ops.push_back(make_op("quantized_add", quantized_add, {"options"}));
-  ops.push_back(make_op("quantized_cat", quantized_cat, {"from", "result"}));
-  ops.push_back(make_op("quantized_max_pool2d", quantized_max_pool2d, {"kernel", "options"}));
-  ops.push_back(make_op("quantized_avg_pool2d", quantized_avg_pool2d, {"kernel", "options"}));
-  ops.push_back(make_op("quantized_adaptive_avg_pool2d", quantized_adaptive_avg_pool2d, {"output", "options"}));
+  append<"quantize">(ops, quantize, {"as"});
+  append<"dequantize">(ops, dequantize, {"as"});
+  append<"quantized_conv2d">(ops, quantized_conv2d, {"options"});
+  append<"quantized_conv2d_cat">(ops, quantized_conv2d_cat, {"options"});
+  append<"quantized_linear">(ops, quantized_linear, {"options"});
+  append<"quantized_add">(ops, quantized_add, {"options"});
+  append<"quantized_cat">(ops, quantized_cat, {"from", "result"});
+  append<"quantized_max_pool2d">(ops, quantized_max_pool2d, {"kernel", "options"});
+  append<"quantized_avg_pool2d">(ops, quantized_avg_pool2d, {"kernel", "options"});
+  append<"quantized_adaptive_avg_pool2d">(ops, quantized_adaptive_avg_pool2d, {"output", "options"});
 }
 
 void append_losses(OpList& ops) {
-  ops.push_back(make_op("cross_entropy", cross_entropy_with, {"options"}, always<Effect::reads>, Mixed::widens));
-  ops.push_back(make_op("nll", nll_with, {"options"}, always<Effect::reads>, Mixed::widens));
-  ops.push_back(make_op("binary_cross_entropy", binary_cross_entropy_with, {"options"}, Mixed::widens));
-  for (const auto& [name, function] : std::initializer_list<std::pair<const char*, Pointwise>>{
-           {"mse", mse},
-           {"mae", mae},
-           {"binary_cross_entropy_with_logits", binary_cross_entropy_with_logits},
-           {"hinge", hinge}})
-    ops.push_back(make_op(name, function, {"reduce"}, Mixed::widens));
-  ops.push_back(make_op("huber", huber, {"delta", "reduce"}, Mixed::widens));
-  ops.push_back(make_op("smooth_l1", smooth_l1, {"beta", "reduce"}, Mixed::widens));
-  ops.push_back(make_op("kl_div", kl_div, {"log_target", "reduce"}, Mixed::widens));
-  ops.push_back(make_op("cosine_similarity", cosine_similarity, {"dim", "epsilon"}, Mixed::widens));
-  ops.push_back(make_op("sigmoid_focal_loss", sigmoid_focal_loss, {"alpha", "gamma", "reduce"}, Mixed::widens));
+  append<"cross_entropy">(ops, cross_entropy_with, {"options"}, always<Effect::reads>, Mixed::widens);
+  append<"nll">(ops, nll_with, {"options"}, always<Effect::reads>, Mixed::widens);
+  append<"binary_cross_entropy">(ops, binary_cross_entropy_with, {"options"}, Mixed::widens);
+  append<"mse">(ops, mse, {"reduce"}, Mixed::widens);
+  append<"mae">(ops, mae, {"reduce"}, Mixed::widens);
+  append<"binary_cross_entropy_with_logits">(ops, static_cast<Pointwise>(binary_cross_entropy_with_logits), {"reduce"},
+                                             Mixed::widens);
+  append<"hinge">(ops, hinge, {"reduce"}, Mixed::widens);
+  append<"huber">(ops, huber, {"delta", "reduce"}, Mixed::widens);
+  append<"smooth_l1">(ops, smooth_l1, {"beta", "reduce"}, Mixed::widens);
+  append<"kl_div">(ops, kl_div, {"log_target", "reduce"}, Mixed::widens);
+  append<"cosine_similarity">(ops, cosine_similarity, {"dim", "epsilon"}, Mixed::widens);
+  append<"sigmoid_focal_loss">(ops, sigmoid_focal_loss, {"alpha", "gamma", "reduce"}, Mixed::widens);
 }
 
 // Volumes and rows.
 void append_volumes(OpList& ops) {
-  ops.push_back(make_op("conv3d", conv3d, {"options"}, Mixed::narrows));
-  ops.push_back(make_op("conv_transpose3d", conv_transpose3d, {"options"}, Mixed::narrows));
-  ops.push_back(make_op("max_pool3d", max_pool3d, {"kernel", "options"}));
-  ops.push_back(make_op("max_pool3d_with_indices", max_pool3d_with_indices, {"kernel", "options"}));
-  ops.push_back(make_op("avg_pool3d", avg_pool3d, {"kernel", "options"}));
-  ops.push_back(make_op("adaptive_avg_pool3d", adaptive_avg_pool3d, {"output"}));
-  ops.push_back(make_op("conv_transpose1d", conv_transpose1d, {"options"}, Mixed::narrows));
-  ops.push_back(make_op("max_pool1d", max_pool1d, {"kernel", "options"}));
-  ops.push_back(make_op("max_pool1d_with_indices", max_pool1d_with_indices, {"kernel", "options"}));
-  ops.push_back(make_op("avg_pool1d", avg_pool1d, {"kernel", "options"}));
-  ops.push_back(make_op("adaptive_avg_pool1d", adaptive_avg_pool1d, {"output"}));
-  ops.push_back(make_op("lp_pool2d", lp_pool2d, {"order", "kernel", "options"}));
+  append<"conv3d">(ops, conv3d, {"options"}, Mixed::narrows);
+  append<"conv_transpose3d">(ops, conv_transpose3d, {"options"}, Mixed::narrows);
+  append<"max_pool3d">(ops, max_pool3d, {"kernel", "options"});
+  append<"max_pool3d_with_indices">(ops, max_pool3d_with_indices, {"kernel", "options"});
+  append<"avg_pool3d">(ops, avg_pool3d, {"kernel", "options"});
+  append<"adaptive_avg_pool3d">(ops, adaptive_avg_pool3d, {"output"});
+  append<"conv_transpose1d">(ops, conv_transpose1d, {"options"}, Mixed::narrows);
+  append<"max_pool1d">(ops, max_pool1d, {"kernel", "options"});
+  append<"max_pool1d_with_indices">(ops, max_pool1d_with_indices, {"kernel", "options"});
+  append<"avg_pool1d">(ops, avg_pool1d, {"kernel", "options"});
+  append<"adaptive_avg_pool1d">(ops, adaptive_avg_pool1d, {"output"});
+  append<"lp_pool2d">(ops, lp_pool2d, {"order", "kernel", "options"});
 }
 
 }  // namespace
 
 void append_networks(OpList& ops) {
-  ops.push_back(make_op("matmul", matmul, {"options"}, Mixed::narrows));
-  ops.push_back(make_op("einsum", einsum, {"equation"}, Mixed::narrows));
-  ops.push_back(make_op("linear", linear, {"activation"}, Mixed::narrows));
-  ops.push_back(make_op("conv2d", conv2d, {"options"}, Mixed::narrows));
-  ops.push_back(make_op("conv2d_add", conv2d_add, {"options"}, Mixed::narrows));
-  ops.push_back(make_op("conv2d_max_pool2d", conv2d_max_pool2d, {"options"}, Mixed::narrows));
-  ops.push_back(make_op("conv2d_cat", conv2d_cat_of, {"options"}, Mixed::narrows));
-  ops.push_back(make_op("inverted_residual", inverted_residual_of, {"options"}, Mixed::narrows));
-  ops.push_back(make_op("conv1d", conv1d, {"options"}, Mixed::narrows));
-  ops.push_back(make_op("conv_transpose2d", conv_transpose2d, {"options"}, Mixed::narrows));
-  ops.push_back(make_op("max_pool2d", max_pool2d, {"kernel", "options"}));
-  ops.push_back(make_op("max_pool2d_with_indices", max_pool2d_with_indices, {"kernel", "options"}));
-  ops.push_back(make_op("avg_pool2d", avg_pool2d, {"kernel", "options"}));
-  ops.push_back(make_op("adaptive_avg_pool2d", adaptive_avg_pool2d, {"output"}));
-  ops.push_back(make_op("local_response_norm", local_response_norm, {"options"}));
-  ops.push_back(make_op(
-      "batch_norm", batch_norm, {"options"},
+  append<"matmul">(ops, matmul, {"options"}, Mixed::narrows);
+  append<"einsum">(ops, einsum, {"equation"}, Mixed::narrows);
+  append<"linear">(ops, linear, {"activation"}, Mixed::narrows);
+  append<"conv2d">(ops, conv2d, {"options"}, Mixed::narrows);
+  append<"conv2d_add">(ops, conv2d_add, {"options"}, Mixed::narrows);
+  append<"conv2d_max_pool2d">(ops, conv2d_max_pool2d, {"options"}, Mixed::narrows);
+  append<"conv2d_cat">(ops, conv2d_cat_of, {"options"}, Mixed::narrows);
+  append<"inverted_residual">(ops, inverted_residual_of, {"options"}, Mixed::narrows);
+  append<"conv1d">(ops, conv1d, {"options"}, Mixed::narrows);
+  append<"conv_transpose2d">(ops, conv_transpose2d, {"options"}, Mixed::narrows);
+  append<"max_pool2d">(ops, max_pool2d, {"kernel", "options"});
+  append<"max_pool2d_with_indices">(ops, max_pool2d_with_indices, {"kernel", "options"});
+  append<"avg_pool2d">(ops, avg_pool2d, {"kernel", "options"});
+  append<"adaptive_avg_pool2d">(ops, adaptive_avg_pool2d, {"output"});
+  append<"local_response_norm">(ops, local_response_norm, {"options"});
+  append<"batch_norm">(
+      ops, batch_norm, {"options"},
       [](const Attributes& attributes) {
         return attributes.get<BatchNormOptions>().training ? Effect::changes : Effect::none;
       },
-      Mixed::keeps));
-  ops.push_back(make_op("layer_norm", layer_norm, {"normalized_shape", "epsilon"}, Mixed::keeps));
-  ops.push_back(make_op("rms_norm", rms_norm, {"normalized_shape", "epsilon"}, Mixed::keeps));
-  ops.push_back(make_op("group_norm", group_norm, {"groups", "epsilon"}, Mixed::keeps));
-  ops.push_back(make_op("instance_norm", instance_norm, {"epsilon"}, Mixed::keeps));
-  ops.push_back(make_op("scaled_dot_product_attention", attention_with, {"options"}, Mixed::narrows));
-  ops.push_back(make_op("grouped_attention", grouped_attention_with, {"options"}, Mixed::narrows));
-  ops.push_back(make_op("rotary_embedding", rotary_embedding, {"interleaved"}));
-  ops.push_back(make_op("resize", resize, {"output", "options"}));
-  ops.push_back(make_op("grid_sample", grid_sample, {"options"}));
-  ops.push_back(make_op("roi_align", roi_align, {"output", "options"}, always<Effect::reads>));
-  ops.push_back(make_op("non_max_suppression", non_max_suppression, {"options"}, always<Effect::reads>));
-  ops.push_back(make_op("dft", dft, {"dim", "options"}, Mixed::widens));
-  ops.push_back(make_op("det", det, {}, always<Effect::reads>, Mixed::widens));
-  ops.push_back(make_op("inverse", inverse, {}, always<Effect::reads>, Mixed::widens));
-  ops.push_back(make_op("solve", solve, {}, always<Effect::reads>, Mixed::widens));
-  ops.push_back(make_op("cholesky", cholesky, {}, always<Effect::reads>, Mixed::widens));
-  ops.push_back(make_op("qr", qr, {}, always<Effect::reads>, Mixed::widens));
-  ops.push_back(make_op("svd", svd, {}, always<Effect::reads>, Mixed::widens));
-  ops.push_back(make_op("rnn", rnn, {"options"}, Mixed::narrows));
-  ops.push_back(make_op("lstm", lstm, {"options"}, Mixed::narrows));
-  ops.push_back(make_op("gru", gru, {"options"}, Mixed::narrows));
-  ops.push_back(make_op("interpolate", interpolate, {"output", "options"}));
-  ops.push_back(make_op("interpolate_by", interpolate_by, {"scale", "options"}));
+      Mixed::keeps);
+  append<"layer_norm">(ops, layer_norm, {"normalized_shape", "epsilon"}, Mixed::keeps);
+  append<"rms_norm">(ops, rms_norm, {"normalized_shape", "epsilon"}, Mixed::keeps);
+  append<"group_norm">(ops, group_norm, {"groups", "epsilon"}, Mixed::keeps);
+  append<"instance_norm">(ops, instance_norm, {"epsilon"}, Mixed::keeps);
+  append<"scaled_dot_product_attention">(ops, attention_with, {"options"}, Mixed::narrows);
+  append<"grouped_attention">(ops, grouped_attention_with, {"options"}, Mixed::narrows);
+  append<"rotary_embedding">(ops, rotary_embedding, {"interleaved"});
+  append<"resize">(ops, resize, {"output", "options"});
+  append<"grid_sample">(ops, grid_sample, {"options"});
+  append<"roi_align">(ops, roi_align, {"output", "options"}, always<Effect::reads>);
+  append<"non_max_suppression">(ops, non_max_suppression, {"options"}, always<Effect::reads>);
+  append<"dft">(ops, dft, {"dim", "options"}, Mixed::widens);
+  append<"det">(ops, det, {}, always<Effect::reads>, Mixed::widens);
+  append<"inverse">(ops, inverse, {}, always<Effect::reads>, Mixed::widens);
+  append<"solve">(ops, solve, {}, always<Effect::reads>, Mixed::widens);
+  append<"cholesky">(ops, cholesky, {}, always<Effect::reads>, Mixed::widens);
+  append<"qr">(ops, qr, {}, always<Effect::reads>, Mixed::widens);
+  append<"svd">(ops, svd, {}, always<Effect::reads>, Mixed::widens);
+  append<"rnn">(ops, rnn, {"options"}, Mixed::narrows);
+  append<"lstm">(ops, lstm, {"options"}, Mixed::narrows);
+  append<"gru">(ops, gru, {"options"}, Mixed::narrows);
+  append<"interpolate">(ops, interpolate, {"output", "options"});
+  append<"interpolate_by">(ops, interpolate_by, {"scale", "options"});
   append_losses(ops);
   append_volumes(ops);
   append_quantized(ops);

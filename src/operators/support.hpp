@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 
+#include "core/built.hpp"
 #include "modes/observed.hpp"
 #include "tern/autograd/tape.hpp"
 #include "tern/kernels/movement.hpp"
@@ -17,8 +18,16 @@ inline constexpr double infinity = std::numeric_limits<double>::infinity();
 using autograd::Gradients;
 using autograd::needs;
 using autograd::record;
-using autograd::recording;
 using autograd::Saved;
+
+/// autograd::recording. False in a library that only answers, so that the compiler leaves out what follows from it.
+template <class... Inputs>
+[[gnu::always_inline]] inline bool recording(const Inputs&... inputs) {
+  if constexpr (built::whole)
+    return autograd::recording(inputs...);
+  else
+    return false;
+}
 
 /// Throws unless the tensor is defined; `which` names the argument.
 inline void check_defined(const char* op, const char* which, const Tensor& x) {

@@ -8,6 +8,7 @@
 
 #include <cmath>
 
+#include "kernels/gradient.hpp"
 #include "vectorized/activation_functions.hpp"
 #include "vectorized/broadcast_maps.hpp"
 #include "vectorized/dispatched.hpp"
@@ -300,25 +301,25 @@ void log_softmax_backward(Context& context, T* grad_in, const T* grad_out, const
 template <class T>
 kernels::Activations<T> table() {
   return {.relu = unary<streamed, Relu, T>,
-          .relu_backward = unary_backward<streamed, ReluBackward, T>,
+          .relu_backward = kernels::gradient<unary_backward<streamed, ReluBackward, T>>(),
           .leaky_relu = leaky_relu<T>,
-          .leaky_relu_backward = leaky_relu_backward<T>,
+          .leaky_relu_backward = kernels::gradient<leaky_relu_backward<T>>(),
           .sigmoid = unary<exponential, Sigmoid, T>,
-          .sigmoid_backward = unary_backward<streamed, SigmoidBackward, T>,
+          .sigmoid_backward = kernels::gradient<unary_backward<streamed, SigmoidBackward, T>>(),
           .tanh = unary<exponential, Tanh, T>,
-          .tanh_backward = unary_backward<streamed, TanhBackward, T>,
+          .tanh_backward = kernels::gradient<unary_backward<streamed, TanhBackward, T>>(),
           .softplus = unary<two_functions, Softplus, T>,
-          .softplus_backward = unary_backward<exponential, SoftplusBackward, T>,
+          .softplus_backward = kernels::gradient<unary_backward<exponential, SoftplusBackward, T>>(),
           .gelu = unary<two_functions, Gelu, T>,
-          .gelu_backward = unary_backward<two_functions, GeluBackward, T>,
+          .gelu_backward = kernels::gradient<unary_backward<two_functions, GeluBackward, T>>(),
           .silu = unary<exponential, Silu, T>,
-          .silu_backward = unary_backward<exponential, SiluBackward, T>,
+          .silu_backward = kernels::gradient<unary_backward<exponential, SiluBackward, T>>(),
           .hardswish = unary<streamed, Hardswish, T>,
-          .hardswish_backward = unary_backward<streamed, HardswishBackward, T>,
+          .hardswish_backward = kernels::gradient<unary_backward<streamed, HardswishBackward, T>>(),
           .softmax = softmax<T>,
-          .softmax_backward = softmax_backward<T>,
+          .softmax_backward = kernels::gradient<softmax_backward<T>>(),
           .log_softmax = log_softmax<T>,
-          .log_softmax_backward = log_softmax_backward<T>};
+          .log_softmax_backward = kernels::gradient<log_softmax_backward<T>>()};
 }
 
 }  // namespace

@@ -8,6 +8,8 @@
 
 #include <cmath>
 
+#include "kernels/families.hpp"
+#include "kernels/gradient.hpp"
 #include "vectorized/broadcast_maps.hpp"
 #include "vectorized/dispatched.hpp"
 #include "vectorized/math.hpp"
@@ -235,36 +237,36 @@ kernels::Arithmetic<T> table() {
           .div = binary<Div, T>,
           .maximum = binary<Maximum, T>,
           .minimum = binary<Minimum, T>,
-          .power = each_two<T, std::pow>,
-          .fmod = each_two<T, std::fmod>,
-          .equal = comparison<Equal, T>,
-          .not_equal = comparison<NotEqual, T>,
-          .less = comparison<Less, T>,
-          .less_equal = comparison<LessEqual, T>,
-          .greater = comparison<Greater, T>,
-          .greater_equal = comparison<GreaterEqual, T>,
-          .where = where<T>,
-          .neg = unary<streamed, Neg, T>,
-          .exp = unary<exponential, Exp, T>,
-          .log = unary<logarithm, Log, T>,
-          .sqrt = unary<root, Sqrt, T>,
-          .abs = unary<streamed, Abs, T>,
-          .sin = each<T, std::sin>,
-          .cos = each<T, std::cos>,
-          .erf = unary<error_function, Erf, T>,
-          .floor = unary<streamed, Floor, T>,
-          .ceil = unary<streamed, Ceil, T>,
-          .round = unary<streamed, Round, T>,
-          .pow = pow<T>,
+          .power = kernels::seldom<each_two<T, std::pow>>(),
+          .fmod = kernels::seldom<each_two<T, std::fmod>>(),
+          .equal = kernels::seldom<comparison<Equal, T>>(),
+          .not_equal = kernels::seldom<comparison<NotEqual, T>>(),
+          .less = kernels::seldom<comparison<Less, T>>(),
+          .less_equal = kernels::seldom<comparison<LessEqual, T>>(),
+          .greater = kernels::seldom<comparison<Greater, T>>(),
+          .greater_equal = kernels::seldom<comparison<GreaterEqual, T>>(),
+          .where = kernels::seldom<where<T>>(),
+          .neg = kernels::seldom<unary<streamed, Neg, T>>(),
+          .exp = kernels::seldom<unary<exponential, Exp, T>>(),
+          .log = kernels::seldom<unary<logarithm, Log, T>>(),
+          .sqrt = kernels::seldom<unary<root, Sqrt, T>>(),
+          .abs = kernels::seldom<unary<streamed, Abs, T>>(),
+          .sin = kernels::seldom<each<T, std::sin>>(),
+          .cos = kernels::seldom<each<T, std::cos>>(),
+          .erf = kernels::seldom<unary<error_function, Erf, T>>(),
+          .floor = kernels::seldom<unary<streamed, Floor, T>>(),
+          .ceil = kernels::seldom<unary<streamed, Ceil, T>>(),
+          .round = kernels::seldom<unary<streamed, Round, T>>(),
+          .pow = kernels::seldom<pow<T>>(),
           .clamp = clamp<T>,
           .affine = affine<T>,
           .add_all = add_all<T>,
-          .sqrt_backward = unary_backward<root, SqrtBackward, T>,
-          .abs_backward = unary_backward<streamed, AbsBackward, T>,
-          .pow_backward = pow_backward<T>,
-          .clamp_backward = clamp_backward<T>,
-          .maximum_backward = select_backward<Less, T>,
-          .minimum_backward = select_backward<Greater, T>};
+          .sqrt_backward = kernels::gradient<unary_backward<root, SqrtBackward, T>>(),
+          .abs_backward = kernels::gradient<unary_backward<streamed, AbsBackward, T>>(),
+          .pow_backward = kernels::gradient<pow_backward<T>>(),
+          .clamp_backward = kernels::gradient<clamp_backward<T>>(),
+          .maximum_backward = kernels::gradient<select_backward<Less, T>>(),
+          .minimum_backward = kernels::gradient<select_backward<Greater, T>>()};
 }
 
 }  // namespace

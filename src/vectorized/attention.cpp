@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "kernels/choice.hpp"
+#include "kernels/gradient.hpp"
 #include "vectorized/attention_rows.hpp"
 #include "vectorized/cache.hpp"
 #include "vectorized/gemm.hpp"
@@ -256,7 +257,7 @@ void attention_backward(Context& context, T* grad_query, T* grad_key, T* grad_va
 
 template <class T>
 kernels::Attention<T> attention() {
-  return {.fuses = fuses, .attention = attention<T>, .attention_backward = attention_backward<T>};
+  return {.fuses = fuses, .attention = attention<T>, .attention_backward = kernels::gradient<attention_backward<T>>()};
 }
 template kernels::Attention<float> attention<float>();
 template kernels::Attention<double> attention<double>();

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/built.hpp"
 #include "vectorized/batch_norm_ops.hpp"
 #include "vectorized/batch_norm_rows.hpp"
 #include "vectorized/clip.hpp"
@@ -359,7 +360,7 @@ void inference(Context& context, const BatchNormInference<T>& arrays, const Batc
 template <class T>
 const BatchNormRowKernels<T>& table() {
   static constexpr BatchNormRowKernels<T> table{
-      .forward = forward<T>, .backward = backward<T>, .inference = inference<T>};
+      .forward = forward<T>, .backward = built::whole ? backward<T> : nullptr, .inference = inference<T>};
   return table;
 }
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "kernels/gradient.hpp"
 #include "tern/kernels/algorithms.hpp"
 #include "tern/kernels/weight_version.hpp"
 #include "vectorized/activated.hpp"
@@ -143,7 +144,7 @@ void linear_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
 
 template <class T>
 kernels::Dot<T> dot() {
-  return {.matmul = matmul<T>, .linear = linear<T>, .linear_backward = linear_backward<T>};
+  return {.matmul = matmul<T>, .linear = linear<T>, .linear_backward = kernels::gradient<linear_backward<T>>()};
 }
 template kernels::Dot<float> dot();
 template kernels::Dot<double> dot();

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/built.hpp"
 #include "vectorized/dispatched.hpp"
 #include "vectorized/local_response.hpp"
 #include "vectorized/simd.hpp"
@@ -349,7 +350,7 @@ void local_response_norm_backward(Context& context, T* grad_x, const T* grad_y, 
 template <class T>
 const LocalResponse<T>& table() {
   static constexpr LocalResponse<T> table{.forward = local_response_norm<T>,
-                                          .backward = local_response_norm_backward<T>};
+                                          .backward = built::whole ? local_response_norm_backward<T> : nullptr};
   return table;
 }
 

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/gradient.hpp"
 #include "vectorized/dispatched.hpp"
 #include "vectorized/math.hpp"
 #include "vectorized/simd.hpp"
@@ -273,17 +274,17 @@ void nll_backward(Context& context, T* grad_in, const T* grad_loss, const std::i
 template <class T>
 kernels::Loss<T> table() {
   return {.cross_entropy = cross_entropy<T>,
-          .cross_entropy_backward = cross_entropy_backward<T>,
+          .cross_entropy_backward = kernels::gradient<cross_entropy_backward<T>>(),
           .nll = nll<T>,
-          .nll_backward = nll_backward<T>,
+          .nll_backward = kernels::gradient<nll_backward<T>>(),
           .mse = pointwise<SquaredError, T>,
-          .mse_backward = pointwise_backward<SquaredError, T>,
+          .mse_backward = kernels::gradient<pointwise_backward<SquaredError, T>>(),
           .mae = pointwise<AbsoluteError, T>,
-          .mae_backward = pointwise_backward<AbsoluteError, T>,
+          .mae_backward = kernels::gradient<pointwise_backward<AbsoluteError, T>>(),
           .binary_cross_entropy_with_logits = pointwise<LogitsCrossEntropy, T>,
-          .binary_cross_entropy_with_logits_backward = pointwise_backward<LogitsCrossEntropy, T>,
+          .binary_cross_entropy_with_logits_backward = kernels::gradient<pointwise_backward<LogitsCrossEntropy, T>>(),
           .hinge = pointwise<Hinge, T>,
-          .hinge_backward = pointwise_backward<Hinge, T>};
+          .hinge_backward = kernels::gradient<pointwise_backward<Hinge, T>>()};
 }
 
 }  // namespace

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <span>
 #include <string_view>
 
+#include "kernels/families.hpp"
 #include "modes/cores.hpp"
 #include "vectorized/bfloat16/kernels.hpp"
 #include "vectorized/gemm.hpp"
@@ -52,6 +54,41 @@ std::span<const Decision> known_decisions() {
   return known;
 }
 
+namespace family = kernels::family;
+
+/// The kernels of a family, if the library has it.
+template <auto kernels_of, std::uint32_t needed>
+auto have() {
+  if constexpr (kernels::wanted(needed)) {
+    return kernels_of();
+  } else {
+    auto table = std::bit_cast<decltype(kernels_of())>(std::array<std::byte, sizeof(kernels_of())>{});
+    kernels::leave_out(table);
+    return table;
+  }
+}
+
+/// The table of a compute dtype. float64 is for what indices and sums are composed of, where float32 is all that saved
+/// programs have.
+template <class T>
+kernels::Operators<T> table() {
+  constexpr auto needed = [](std::uint32_t families) {
+    return built::whole || std::is_same_v<T, float> ? families : std::uint32_t{family::all};
+  };
+  return {.arithmetic = have<arithmetic<T>, needed(family::arithmetic)>(),
+          .dot = have<dot<T>, needed(family::dot)>(),
+          .conv = have<conv<T>, needed(family::conv)>(),
+          .activation = have<activation<T>, needed(family::activations)>(),
+          .pooling = have<pooling<T>, needed(family::pooling)>(),
+          .reduction = have<reduction<T>, family::all>(),
+          .loss = have<loss<T>, family::all>(),
+          .normalization = have<normalization<T>, needed(family::normalization)>(),
+          .attention = have<vectorized::attention<T>, needed(family::attention)>(),
+          .shape = have<shape<T>, family::all>(),
+          .update = have<update<T>, family::all>(),
+          .channels_last = true};
+}
+
 }  // namespace
 
 const Mode& mode() {
@@ -60,17 +97,17 @@ const Mode& mode() {
   static const Mode mode{.name = "vectorized",
                          .description = description(),
                          .memory = &host_memory(),
-                         .operators = operators<float>(),
-                         .float64 = operators<double>(),
-                         .int32 = integer_operators<std::int32_t>(),
-                         .int64 = integer_operators<std::int64_t>(),
-                         .uint8 = integer_operators<std::uint8_t>(),
-                         .boolean = integer_operators<bool>(),
+                         .operators = table<float>(),
+                         .float64 = table<double>(),
+                         .int32 = have<integer_operators<std::int32_t>, family::all>(),
+                         .int64 = have<integer_operators<std::int64_t>, family::all>(),
+                         .uint8 = have<integer_operators<std::uint8_t>, family::all>(),
+                         .boolean = have<integer_operators<bool>, family::all>(),
                          .movement = movement(),
                          .decisions = known_decisions(),
-                         .quantized = quantized(),
-                         .recurrent = recurrent(),
-                         .resampling = resampling()};
+                         .quantized = have<quantized, family::quantized>(),
+                         .recurrent = have<recurrent, family::all>(),
+                         .resampling = have<resampling, family::all>()};
   return mode;
 }
 

@@ -9,6 +9,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "kernels/families.hpp"
 #include "tern/core/convert.hpp"
 #include "vectorized/parallel.hpp"
 #include "vectorized/vectorized.hpp"
@@ -238,10 +239,14 @@ void convert_all(To* __restrict out, const From* __restrict in, std::int64_t n) 
 void cast(Context& context, void* out, DType to, const void* in, DType from, std::int64_t n) {
   with_type_of(to, [&]<class To>(To) {
     with_type_of(from, [&]<class From>(From) {
-      const double cost = tern::detail::is_half<To> || tern::detail::is_half<From> ? 2 : 0.4;
-      parallel_for(context, n, cost, [&](std::int64_t begin, std::int64_t end) {
-        convert_all(static_cast<To*>(out) + begin, static_cast<const From*>(in) + begin, end - begin);
-      });
+      if constexpr (kernels::casts(dtype_of<To>) && kernels::casts(dtype_of<From>)) {
+        const double cost = tern::detail::is_half<To> || tern::detail::is_half<From> ? 2 : 0.4;
+        parallel_for(context, n, cost, [&](std::int64_t begin, std::int64_t end) {
+          convert_all(static_cast<To*>(out) + begin, static_cast<const From*>(in) + begin, end - begin);
+        });
+      } else {
+        kernels::left_out();
+      }
     });
   });
 }

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/gradient.hpp"
 #include "vectorized/batch_norm_ops.hpp"
 #include "vectorized/batch_norm_rows.hpp"
 #include "vectorized/block_sum.hpp"
@@ -238,7 +239,7 @@ kernels::Normalization<T> table() {
   return {.local_response_norm = local_response<T>().forward,
           .local_response_norm_backward = local_response<T>().backward,
           .batch_norm = batch_norm<T>,
-          .batch_norm_backward = batch_norm_backward<T>,
+          .batch_norm_backward = kernels::gradient<batch_norm_backward<T>>(),
           .batch_norm_inference = batch_norm_inference<T>,
           .row_norm = row_norm<T>().forward,
           .row_norm_backward = row_norm<T>().backward};

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "kernels/gradient.hpp"
 #include "vectorized/dispatched.hpp"
 #include "vectorized/pooling_planes.hpp"
 #include "vectorized/pooling_rows.hpp"
@@ -235,11 +236,11 @@ void adaptive_avg_pool2d_backward(Context& context, T* grad_in, const T* grad_ou
 template <class T>
 kernels::Pooling<T> table() {
   return {.max_pool2d = max_pool2d<T>,
-          .max_pool2d_backward = max_pool2d_backward<T>,
+          .max_pool2d_backward = kernels::gradient<max_pool2d_backward<T>>(),
           .avg_pool2d = avg_pool2d<T>,
-          .avg_pool2d_backward = avg_pool2d_backward<T>,
+          .avg_pool2d_backward = kernels::gradient<avg_pool2d_backward<T>>(),
           .adaptive_avg_pool2d = adaptive_avg_pool2d<T>,
-          .adaptive_avg_pool2d_backward = adaptive_avg_pool2d_backward<T>};
+          .adaptive_avg_pool2d_backward = kernels::gradient<adaptive_avg_pool2d_backward<T>>()};
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "core/built.hpp"
 #include "vectorized/dispatched.hpp"
 #include "vectorized/pooling_rows.hpp"
 #include "vectorized/simd.hpp"
@@ -229,12 +230,13 @@ void average_backward(const Context& context, T* grad_in, const T* grad_out, con
 
 template <class T>
 const RowPooling<T>& kernels() {
-  static constexpr RowPooling<T> table{.max = max<T>,
-                                       .max_backward = max_backward<T>,
-                                       .average = average<T, Pool2d>,
-                                       .average_backward = average_backward<T, Pool2d>,
-                                       .adaptive = average<T, AdaptivePool2d>,
-                                       .adaptive_backward = average_backward<T, AdaptivePool2d>};
+  static constexpr RowPooling<T> table{
+      .max = max<T>,
+      .max_backward = built::whole ? max_backward<T> : nullptr,
+      .average = average<T, Pool2d>,
+      .average_backward = built::whole ? average_backward<T, Pool2d> : nullptr,
+      .adaptive = average<T, AdaptivePool2d>,
+      .adaptive_backward = built::whole ? average_backward<T, AdaptivePool2d> : nullptr};
   return table;
 }
 

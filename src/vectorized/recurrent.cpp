@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/gradient.hpp"
 #include "vectorized/parallel.hpp"
 #include "vectorized/recurrent_kernels.hpp"
 #include "vectorized/vectorized.hpp"
@@ -180,7 +181,10 @@ void gru_backward(Context& context, float* grad_entered, float* grad_sums, float
 }  // namespace
 
 kernels::Recurrent recurrent() {
-  return {.lstm = lstm, .lstm_backward = lstm_backward, .gru = gru, .gru_backward = gru_backward};
+  return {.lstm = lstm,
+          .lstm_backward = kernels::gradient<lstm_backward>(),
+          .gru = gru,
+          .gru_backward = kernels::gradient<gru_backward>()};
 }
 
 }  // namespace tern::vectorized

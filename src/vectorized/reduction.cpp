@@ -11,6 +11,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/gradient.hpp"
 #include "vectorized/axis_sum.hpp"
 #include "vectorized/dispatched.hpp"
 #include "vectorized/extremes.hpp"
@@ -241,10 +242,10 @@ kernels::Reduction<T> table() {
   return {.sum = sum<T>,
           .mean = mean<T>,
           .var = var<T>,
-          .var_backward = var_backward<T>,
+          .var_backward = kernels::gradient<var_backward<T>>(),
           .max = extreme<Larger, T>,
           .min = extreme<Smaller, T>,
-          .extreme_backward = extreme_backward<T>};
+          .extreme_backward = kernels::gradient<extreme_backward<T>>()};
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/built.hpp"
 #include "vectorized/block_sum.hpp"
 #include "vectorized/dispatched.hpp"
 #include "vectorized/row_norm.hpp"
@@ -258,7 +259,7 @@ void backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, const T
 
 template <class T>
 const RowNormKernels<T>& table() {
-  static constexpr RowNormKernels<T> table{.forward = forward<T>, .backward = backward<T>};
+  static constexpr RowNormKernels<T> table{.forward = forward<T>, .backward = built::whole ? backward<T> : nullptr};
   return table;
 }
 

@@ -38,21 +38,4 @@ kernels::Quantized quantized();
 kernels::Recurrent recurrent();
 kernels::Resampling resampling();
 
-/// The whole table of one compute dtype.
-template <class T>
-kernels::Operators<T> operators() {
-  return {.arithmetic = arithmetic<T>(),
-          .dot = dot<T>(),
-          .conv = conv<T>(),
-          .activation = activation<T>(),
-          .pooling = pooling<T>(),
-          .reduction = reduction<T>(),
-          .loss = loss<T>(),
-          .normalization = normalization<T>(),
-          .attention = attention<T>(),
-          .shape = shape<T>(),
-          .update = update<T>(),
-          .channels_last = true};
-}
-
 }  // namespace tern::vectorized

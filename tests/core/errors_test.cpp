@@ -166,3 +166,32 @@ TEST_CASE("errors: the messages, word for word", "[core]") {
     CHECK(said == mistake.message);
   }
 }
+
+TEST_CASE("messages: numbers, text, dtypes and shapes are as a stream prints them", "[errors]") {
+  const auto printed = [](const auto& part) {
+    PlainStream stream;
+    stream << part;
+    return stream.str();
+  };
+  const auto agrees = [&](const auto& part) { CHECK(message(part) == printed(part)); };
+  for (const double number : {0.0, -0.0, 1.0, -1.5, 0.1, 1e5, 123456.0, 1234567.0, 999999.5, 1e-4, 1e-5, 3e300, 5e-324,
+                              2.0 / 3, std::numeric_limits<double>::infinity(),
+                              -std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+    agrees(number);
+    agrees(static_cast<float>(number));
+  }
+  agrees(std::numeric_limits<std::int64_t>::min());
+  agrees(std::numeric_limits<std::uint64_t>::max());
+  agrees(-7);
+  agrees(true);
+  agrees('c');
+  agrees(std::uint8_t{65});
+  agrees("literal");
+  agrees(std::string("a\0b", 3));
+  agrees(std::string_view("view"));
+  for (const DTypeFacts& facts : dtype_facts) agrees(facts.dtype);
+  agrees(Shape{});
+  agrees(Shape{2, 0, 12345678901});
+  agrees(ones({2, 2}));
+  CHECK(message("a", 1, ' ', 2.5, Shape{3}) == "a1 2.5[3]");
+}

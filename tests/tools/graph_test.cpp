@@ -27,6 +27,7 @@ TEST_CASE("graph: networks and models as text, drawing and program", "[tools][gr
   CHECK_THAT(graph({"--model", "m"}).out, ContainsSubstring("= linear(x, "));
   CHECK(graph({"--model", "m", "--format", "program", "--out", "m.tern"}).code == 0);
   CHECK(read_bytes(folder / "m.tern").size() > 100);
+  CHECK(graph({"--model", "m.tern", "--format", "operators"}).out == "linear\nrelu\n");
 
   CHECK(graph({}).code == 2);
   CHECK(graph({"--net", "lenet", "--model", "m"}).code == 2);

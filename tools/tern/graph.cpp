@@ -1,5 +1,7 @@
 // `tern graph`: a network as text, as a drawing, or as a program for inference.
 
+#include <set>
+
 #include "cells.hpp"
 #include "errors.hpp"
 #include "model_file.hpp"
@@ -13,13 +15,37 @@ namespace tern::tool {
 
 namespace {
 
+/// The operators and dtypes that TERN_OPERATORS needs, one a line: those of the file, and those that a Program makes of
+/// them.
+std::string operators_of(const graph::Graph& graph) {
+  std::set<std::string> names;
+  const std::set<DType> more{DType::float64, DType::int32, DType::int64, DType::boolean};
+  const auto add = [&](const graph::Structure& structure) {
+    for (const graph::Node& node : structure.nodes) {
+      names.insert(node.op->name());
+      if (node.op->name().find("quantize") != std::string::npos) continue;  // its integers are its own
+      for (const auto& ids : {node.inputs, node.results})
+        for (const int id : ids)
+          if (id >= 0 && more.contains(structure.values[id].dtype))
+            names.insert(std::string(name_of(structure.values[id].dtype)));
+    }
+  };
+  add(graph.structure());
+  add(graph::for_inference(graph).structure());
+  std::string text;
+  for (const std::string& name : names) text += name + '\n';
+  return text;
+}
+
 class GraphVerb : public Command {
  public:
   GraphVerb() {
     Option model = model_option(model_);
     Option net = choice_option("net", "a network without a model, such as lenet", benchmarks::nets(), net_);
-    Option format = choice_option("format", "text, svg (a drawing) or program (a file for graph::Program::load)",
-                                  {"text", "svg", "program"}, format_);
+    Option format = choice_option("format",
+                                  "text, svg (a drawing), program (a file for graph::Program::load) or operators (a "
+                                  "list for TERN_OPERATORS)",
+                                  {"text", "svg", "program", "operators"}, format_);
     Option passes = choice_option(
         "passes", "none, same (those that keep every bit) or inference (batch normalisation folded into layers)",
         {"none", "same", "inference"}, passes_);
@@ -53,7 +79,9 @@ class GraphVerb : public Command {
       graph.save(out_);
       return success;
     }
-    const std::string text = format_ == "svg" ? graph.svg() : graph.text();
+    const std::string text = format_ == "svg"         ? graph.svg()
+                             : format_ == "operators" ? operators_of(graph)
+                                                      : graph.text();
     if (out_.empty())
       print(text);
     else

@@ -129,7 +129,14 @@ Weights load_weights(const std::string& path) {
 }
 
 graph::Graph load_graph(const std::string& path) {
-  return is_onnx(path) ? load_onnx_graph(path) : graph_of(load_model(path));
+  if (is_onnx(path)) return load_onnx_graph(path);
+  const Content content = content_of(path);
+  if (content.checkpoint) return graph_of(from_checkpoint(*content.checkpoint, content.file));
+  io::Safetensors read = io::load_safetensors(content.file);
+  // Programs of the library have no blueprint.
+  if (read.metadata.contains("tern.graph") && !read.metadata.contains(key))
+    return graph::Graph::load(read, content.file);
+  return graph_of(model_from(std::move(read), content.file));
 }
 
 graph::Graph graph_of(const Model& model) {

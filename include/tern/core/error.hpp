@@ -3,11 +3,14 @@
 // and what to try. The library never exits, aborts or prints.
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
+#include <cstdio>
 #include <locale>
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 namespace tern {
 
@@ -96,12 +99,47 @@ class PlainStream : public std::ostringstream {
   PlainStream() { imbue(std::locale::classic()); }
 };
 
+namespace detail {
+
+/// Appends what PlainStream would print. Text, numbers, dtypes and shapes need no stream, so that small programs are
+/// linked without those of the standard library.
+template <class T>
+void append_part(std::string& text, const T& part) {
+  if constexpr (std::convertible_to<const T&, std::string_view>) {
+    text += std::string_view(part);
+  } else if constexpr (std::same_as<T, bool>) {
+    text += part ? '1' : '0';
+  } else if constexpr (std::integral<T> && sizeof(T) == 1) {
+    text += static_cast<char>(part);
+  } else if constexpr (std::integral<T>) {
+    text += std::to_string(part);
+  } else if constexpr (std::same_as<T, float> || std::same_as<T, double>) {
+    char digits[32];
+    std::snprintf(digits, sizeof digits, "%g", static_cast<double>(part));
+    for (const char* c = digits; *c != 0; ++c)  // the program's locale may have another decimal point
+      if ((*c >= '0' && *c <= '9') || (*c >= 'a' && *c <= 'z') || *c == '-' || *c == '+')
+        text += *c;
+      else if (text.empty() || text.back() != '.')
+        text += '.';
+  } else if constexpr (requires { append_text(text, part); }) {
+    append_text(text, part);
+  } else if constexpr (requires { std::string_view(name_of(part)); }) {
+    text += std::string_view(name_of(part));
+  } else {
+    PlainStream stream;
+    stream << part;
+    text += stream.str();
+  }
+}
+
+}  // namespace detail
+
 /// Joins its arguments into one message, independent of the program's locale.
 template <class... Parts>
 std::string message(const Parts&... parts) {
-  PlainStream text;
-  (text << ... << parts);
-  return text.str();
+  std::string text;
+  (detail::append_part(text, parts), ...);
+  return text;
 }
 
 /// Throws `Kind` with the joined parts unless `condition` holds. The parts are formatted only on failure.

@@ -61,6 +61,7 @@ class Shape {
 
 /// "[32,3,28,28]".
 std::ostream& operator<<(std::ostream& stream, const Shape& shape);
+void append_text(std::string& text, const Shape& shape);
 
 /// The number of elements. Throws ShapeError for a negative size or a product beyond 2^63.
 std::int64_t element_count(const Shape& shape);

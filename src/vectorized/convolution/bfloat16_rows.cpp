@@ -139,7 +139,7 @@ double bfloat16_cycles(const Problem& problem, const bfloat16::Kernels& kernels)
 
 PlanPointer<float> bfloat16_rows(const Problem& problem, const Arrays<float>& arrays,
                                  const bfloat16::Kernels& kernels) {
-  if (problem.pass == Pass::grad_weight) return bfloat16_grad_weight(problem, arrays, kernels);
+  if (problem.of_weight()) return bfloat16_grad_weight(problem, arrays, kernels);
   if (problem.pass == Pass::grad_x && !zeros_are_harmless(problem, arrays.weight)) return rows(problem, arrays);
   return std::make_unique<Bfloat16Rows>(problem, arrays, kernels);
 }

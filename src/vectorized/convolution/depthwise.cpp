@@ -233,7 +233,7 @@ template double depthwise_cycles<double>(const Problem&);
 
 template <class T>
 PlanPointer<T> depthwise(const Problem& problem, const Arrays<T>& arrays) {
-  if (problem.pass == Pass::grad_weight) return std::make_unique<DepthwiseGradWeight<T>>(problem, arrays);
+  if (problem.of_weight()) return std::make_unique<DepthwiseGradWeight<T>>(problem, arrays);
   if (problem.pass == Pass::forward && (problem.pad_h > 0 || problem.pad_w > 0)) {
     Problem alone = problem;  // the weights are few: not worth a team
     alone.threads = 1;

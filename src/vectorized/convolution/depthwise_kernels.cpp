@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "core/built.hpp"
 #include "vectorized/clip.hpp"
 #include "vectorized/convolution/depthwise_kernels.hpp"
 #include "vectorized/dispatched.hpp"
@@ -18,7 +19,6 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 using kernels::Activation;
 using vectorized::HWY_NAMESPACE::clipped;
-using vectorized::HWY_NAMESPACE::load_columns;
 using vectorized::HWY_NAMESPACE::load_first;
 using vectorized::HWY_NAMESPACE::store_columns;
 
@@ -181,7 +181,7 @@ const DepthwiseKernels<T>& kernels() {
       .lanes = HWY_TARGET == HWY_SCALAR ? 1 : static_cast<std::int64_t>(HWY_MAX_BYTES / sizeof(T)),
       .most_taps = most_taps,
       .run = run<T>,
-      .gradient = gradient<T>};
+      .gradient = built::whole ? gradient<T> : nullptr};
   return table;
 }
 

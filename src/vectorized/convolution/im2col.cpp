@@ -328,18 +328,11 @@ class Im2colGradBias : public Plan<T> {
 
 template <class T>
 PlanPointer<T> im2col(const Problem& problem, const Arrays<T>& arrays) {
-  switch (problem.pass) {
-    case Pass::forward:
-      if (direct_fits(problem)) return direct(problem, arrays);
-      return std::make_unique<Im2colForward<T>>(problem, arrays);
-    case Pass::grad_x:
-      return std::make_unique<Im2colGradX<T>>(problem, arrays);
-    case Pass::grad_weight:
-      return std::make_unique<Im2colGradWeight<T>>(problem, arrays);
-    case Pass::grad_bias:
-      break;
-  }
-  return std::make_unique<Im2colGradBias<T>>(problem, arrays);
+  if (problem.pass == Pass::grad_x) return std::make_unique<Im2colGradX<T>>(problem, arrays);
+  if (problem.of_weight()) return std::make_unique<Im2colGradWeight<T>>(problem, arrays);
+  if (problem.of_bias()) return std::make_unique<Im2colGradBias<T>>(problem, arrays);
+  if (direct_fits(problem)) return direct(problem, arrays);
+  return std::make_unique<Im2colForward<T>>(problem, arrays);
 }
 template PlanPointer<float> im2col(const Problem&, const Arrays<float>&);
 template PlanPointer<double> im2col(const Problem&, const Arrays<double>&);

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "core/built.hpp"
 #include "tern/kernels/context.hpp"
 #include "tern/kernels/conv.hpp"
 #include "vectorized/cache.hpp"
@@ -37,6 +38,10 @@ struct Problem {
 
   auto operator<=>(const Problem&) const = default;
 
+  /// Whether the gradient of the weight, or of the bias, is computed: never in a library that only answers. That of x
+  /// is the forward pass of a transposed convolution.
+  bool of_weight() const { return built::whole && pass == Pass::grad_weight; }
+  bool of_bias() const { return built::whole && pass == Pass::grad_bias; }
   std::int64_t positions() const { return OH * OW; }
   std::int64_t plane() const { return H * W; }
   std::int64_t taps() const { return KH * KW; }

@@ -272,8 +272,8 @@ class RowsGradBias : public Plan<T> {
 
 template <class T>
 PlanPointer<T> rows_gradient(const Problem& problem, const Arrays<T>& arrays) {
-  if (problem.pass == Pass::grad_weight) return std::make_unique<RowsGradWeight<T>>(problem, arrays);
-  if (problem.pass == Pass::grad_bias) return std::make_unique<RowsGradBias<T>>(problem, arrays);
+  if (problem.of_weight()) return std::make_unique<RowsGradWeight<T>>(problem, arrays);
+  if (problem.of_bias()) return std::make_unique<RowsGradBias<T>>(problem, arrays);
   return std::make_unique<RowsScattered<T>>(problem, arrays);
 }
 template PlanPointer<float> rows_gradient(const Problem&, const Arrays<float>&);

@@ -395,7 +395,7 @@ double winograd_cycles(const Problem& problem) {
 
 template <class T>
 PlanPointer<T> winograd(const Problem& problem, const Arrays<T>& arrays) {
-  if (problem.pass == Pass::grad_weight) return winograd_grad_weight(problem, arrays);
+  if (problem.of_weight()) return winograd_grad_weight(problem, arrays);
   return std::make_unique<Winograd<T>>(problem, arrays);
 }
 

@@ -7,6 +7,7 @@
 
 #include <array>
 
+#include "core/built.hpp"
 #include "vectorized/convolution/winograd_kernels.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -195,13 +196,14 @@ bool transform(const Transform<T>& work) {
 
 template <class T, int m, int r>
 const WinogradKernels<T>& kernels() {
-  static constexpr WinogradKernels<T> table{.outputs = m,
-                                            .taps = r,
-                                            .input = transform<InputMatrix<m, r>, false, false, T>,
-                                            .output = transform<OutputMatrix<m, r>, true, true, T>,
-                                            .weight = transform<WeightMatrix<m, r>, false, false, T>,
-                                            .gradient = transform<GradientMatrix<m, r>, false, false, T>,
-                                            .weight_gradient = transform<WeightGradientMatrix<m, r>, false, true, T>};
+  static constexpr WinogradKernels<T> table{
+      .outputs = m,
+      .taps = r,
+      .input = transform<InputMatrix<m, r>, false, false, T>,
+      .output = transform<OutputMatrix<m, r>, true, true, T>,
+      .weight = transform<WeightMatrix<m, r>, false, false, T>,
+      .gradient = built::whole ? transform<GradientMatrix<m, r>, false, false, T> : nullptr,
+      .weight_gradient = built::whole ? transform<WeightGradientMatrix<m, r>, false, true, T> : nullptr};
   return table;
 }
 
