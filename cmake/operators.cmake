@@ -24,7 +24,7 @@ list(APPEND known float64 int32 int64 bool)
 foreach(name IN LISTS TERN_LISTED)
   if(NOT name IN_LIST known)
     message(FATAL_ERROR "TERN_OPERATORS: there is neither an operator nor a file '${name}'; "
-            "`tern graph --operators FILE` lists those of a saved program")
+            "`tern graph --model FILE --format operators` lists those of a saved program")
   endif()
 endforeach()
 # What programs call for themselves, to copy inputs and slices of a batch.

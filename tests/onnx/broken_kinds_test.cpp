@@ -8,17 +8,11 @@ namespace {
 
 using namespace tern;
 using test::attribute;
+using test::Broken;
+using test::integers;
 using test::Integers;
 using test::Model;
 using test::node;
-
-struct Broken {
-  const char* fault;
-  Model model;
-  std::vector<std::string> words;  // what the message says
-};
-
-Tensor integers(const Integers& values) { return tern::tensor(values, {static_cast<std::int64_t>(values.size())}); }
 
 /// x of these sizes, constants, and one node "at" that makes y of x and them.
 Model one(const std::vector<std::string>& sizes, const std::string& type, const std::vector<Tensor>& constants,

@@ -8,15 +8,11 @@ namespace {
 
 using namespace tern;
 using test::attribute;
+using test::Broken;
+using test::integers;
 using test::Integers;
 using test::Model;
 using test::node;
-
-struct Broken {
-  const char* fault;
-  Model model;
-  std::vector<std::string> words;  // what the message says
-};
 
 /// x [2, 3, 8, 8] and y, which the nodes make.
 Model images() {
@@ -30,7 +26,6 @@ Model rows() {
   model.input("x", {"2", "6"}).output("y");
   return model;
 }
-Tensor integers(const Integers& values) { return tern::tensor(values, {static_cast<std::int64_t>(values.size())}); }
 Model with(Model model, const onnx::NodeProto& made) { return model.add(made); }
 Model with(Model model, const char* name, const Tensor& tensor, const onnx::NodeProto& made) {
   return model.initializer(name, tensor).add(made);

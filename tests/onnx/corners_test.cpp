@@ -12,12 +12,7 @@ using namespace tern;
 using test::attribute;
 using test::Model;
 using test::node;
-
-std::vector<std::string> sizes_of(const Tensor& x) {
-  std::vector<std::string> sizes;
-  for (const std::int64_t size : x.shape()) sizes.push_back(std::to_string(size));
-  return sizes;
-}
+using test::sizes_of;
 
 /// The results of a node on inputs "x0", "x1", ...
 std::vector<Tensor> run(const std::string& type, const std::vector<Tensor>& inputs,

@@ -11,12 +11,7 @@ using test::attribute;
 using test::Integers;
 using test::Model;
 using test::node;
-
-std::vector<std::string> sizes_of(const Tensor& x) {
-  std::vector<std::string> sizes;
-  for (const std::int64_t size : x.shape()) sizes.push_back(std::to_string(size));
-  return sizes;
-}
+using test::sizes_of;
 
 Tensor deformed(const std::vector<Tensor>& inputs) {
   Model model(22);

@@ -67,6 +67,15 @@ inline onnx::NodeProto node(const std::string& type, std::vector<std::string> in
   return made;
 }
 
+inline Tensor integers(const Integers& values) {
+  return tern::tensor(values, {static_cast<std::int64_t>(values.size())});
+}
+inline std::vector<std::string> sizes_of(const Tensor& x) {
+  std::vector<std::string> sizes;
+  for (const std::int64_t size : x.shape()) sizes.push_back(std::to_string(size));
+  return sizes;
+}
+
 /// A model that is being written: sizes are numbers or names.
 class Model {
  public:
@@ -118,6 +127,13 @@ class Model {
 
  private:
   std::shared_ptr<std::list<std::string>> storage_ = std::make_shared<std::list<std::string>>();  // copies share it
+};
+
+/// A model with one fault.
+struct Broken {
+  const char* fault;
+  Model model;
+  std::vector<std::string> words;  ///< what the message says
 };
 
 /// Convolution, pool and two linear layers, as LeNet has them, at a symbolic batch.

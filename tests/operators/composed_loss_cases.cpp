@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "operators/losses.hpp"
 #include "support/catalogue.hpp"
 #include "tern/operators/operators.hpp"
 
@@ -10,7 +11,6 @@ namespace {
 
 namespace op = tern::operators;
 using Kind = Invalid::Kind;
-using Loss = std::function<Tensor(const Tensor&, const Tensor&, Reduce)>;
 
 constexpr Reduce reductions[]{Reduce::mean, Reduce::sum, Reduce::none};
 
@@ -46,13 +46,7 @@ Operator pointwise(const char* name, const Loss& call, std::function<double(doub
     for (const Reduce reduce : reductions) add(shape, reduce, "", true);
   for (const Reduce reduce : reductions) add({3, 0}, reduce, " of nothing", reduce != Reduce::mean);
   add({100003}, Reduce::mean, " large", true, true);
-  op.refuses("shapes that differ", Kind::shape, {"[2,3]", "[3]"}, [call] {
-    call(ones({2, 3}), ones({3}), Reduce::mean);
-  });
-  op.refuses("two dtypes", Kind::dtype, {"float32", "float64"},
-             [call] { call(ones({2}), ones({2}, DType::float64), Reduce::mean); });
-  op.refuses("integers", Kind::dtype, {"int32"},
-             [call] { call(ones({2}, DType::int32), ones({2}, DType::int32), Reduce::mean); });
+  refuses_pairs(op, call);
   return op;
 }
 

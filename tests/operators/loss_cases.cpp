@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "operators/losses.hpp"
 #include "support/catalogue.hpp"
 #include "tern/operators/operators.hpp"
 
@@ -183,13 +184,7 @@ Operator pointwise(const char* name, PointwiseLoss call, std::function<double(do
   }
   add(" large", uniform({300007}, -3, 3), targets({300007}), Reduce::mean, true, true);
   add(" large", uniform({601, 499}, -3, 3), targets({601, 499}), Reduce::none, true, true);
-  op.refuses("shapes that differ", Kind::shape, {"[2,3]", "[3]"}, [call] {
-    call(ones({2, 3}), ones({3}), Reduce::mean);
-  });
-  op.refuses("two dtypes", Kind::dtype, {"float32", "float64"},
-             [call] { call(ones({2}), ones({2}, DType::float64), Reduce::mean); });
-  op.refuses("integers", Kind::dtype, {"int32"},
-             [call] { call(ones({2}, DType::int32), ones({2}, DType::int32), Reduce::mean); });
+  refuses_pairs(op, call);
   return op;
 }
 

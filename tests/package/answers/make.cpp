@@ -8,6 +8,7 @@
 #include <set>
 
 #include "support/catalogue.hpp"
+#include "support/traced.hpp"
 #include "tern/tern.hpp"
 
 using namespace tern;
@@ -75,12 +76,8 @@ void add_catalogue(Folder& folder) {
         const bool first = &sample == &op.samples.front();
         if (sample.large || dtype == DType::float64 || (seen++ % 6 != 0 && !first)) continue;
         const std::vector<Tensor> inputs = make_inputs(op, sample, dtype);
-        std::optional<graph::Graph> made;
-        try {
-          made = graph::trace([&](const std::vector<Tensor>& x) { return sample.call(x); }, inputs, {.batch = false});
-        } catch (const Error&) {  // it writes to an input, or has a backward
-          continue;
-        }
+        const std::optional<graph::Graph> made = traced(sample, inputs);
+        if (!made) continue;
         const std::string text = made->text();
         if (text.find("generator=") == std::string::npos && text.find("float64") == std::string::npos)
           folder.add(std::to_string(count++), *made, inputs);
