@@ -1,6 +1,7 @@
 // Times the parts of networks, and whole networks. Reads requests from standard input, one per line, so that a peer's
 // measurements can be interleaved (peers/sweep.py). A request is
 //   MODE PRECISION SECONDS conv PHASE LAYOUT N C H O K stride padding dilation groups    with square images
+//   MODE PRECISION SECONDS LAYER PHASE SIZES              any other layer of sweep_layers.hpp, with what it reads
 //   MODE PRECISION SECONDS net PHASE NAME N                                              images of the net's size
 // PRECISION is strict, tf32 or bf16, or the dtype of everything: bfloat16 or float16; bfloat16_masters updates float32
 // masters.
@@ -24,48 +25,15 @@
 #include <vector>
 
 #include "networks.hpp"
+#include "sweep_layers.hpp"
 
 namespace {
 
 using namespace tern;
 using namespace tern::benchmarks;
 using Clock = std::chrono::steady_clock;
-using Run = std::function<Tensor()>;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-Run conv(std::istream& words, bool trains, DType dtype) {
-  std::string layout;
-  std::int64_t N = 0, C = 0, H = 0, O = 0, K = 0, stride = 1, padding = 0, dilation = 1, groups = 1;
-  words >> layout >> N >> C >> H >> O >> K >> stride >> padding >> dilation >> groups;
-  Generator generator(3);
-  Tensor x = layout == "last" ? randn({N, H, H, C}, generator).permute({0, 3, 1, 2}) : randn({N, C, H, H}, generator);
-  Tensor weight = randn({O, C / groups, K, K}, generator).to(dtype), bias = randn({O}, generator).to(dtype);
-  x = x.to(dtype);
-  const operators::Conv2dOptions options{
-      .stride = stride, .padding = padding, .dilation = dilation, .groups = groups, .activation = Activation::relu};
-  const auto forward = [=](const Tensor& in, const Tensor& kernel, const Tensor& shift) {
-    return operators::conv2d(in, kernel, shift, options);
-  };
-  if (!trains) {
-    auto step = std::make_shared<Step>([=](const Tensor& in) {
-      const NoGrad none;
-      return forward(in, weight, bias);
-    });
-    return [step, x] { return (*step)(x); };
-  }
-  for (Tensor* leaf : {&x, &weight, &bias}) leaf->set_requires_grad();
-  const Tensor y = forward(x, weight, bias);
-  Tensor grad = layout == "last" ? randn({N, y.shape()[2], y.shape()[3], O}, generator).permute({0, 3, 1, 2})
-                                 : randn(y.shape(), generator);
-  grad = grad.to(y.dtype());
-  auto step = std::make_shared<Step>([=](const Tensor& in) mutable {
-    for (Tensor* leaf : {&x, &weight, &bias}) leaf->zero_grad();
-    forward(x, weight, bias).backward(in);
-    return weight.grad();
-  });
-  return [step, grad] { return (*step)(grad); };
-}
 
 Run net(std::istream& words, const std::string& phase, DType dtype, bool keeps_masters) {
   std::string name;
@@ -120,7 +88,7 @@ nlohmann::json measure(Device& device, const Run& run, double seconds) {
   (void)run();
   device.synchronize();
   const double once = std::max(seconds_since(start), 1e-7);
-  const int inner = static_cast<int>(std::clamp(0.01 / once, 1.0, 1000.0));
+  const int inner = static_cast<int>(std::clamp(std::min(0.01, seconds) / once, 1.0, 1000.0));
   std::vector<double> samples;
   double processor = 1e12;
   const auto begin = Clock::now();
@@ -167,8 +135,8 @@ int main() {
       Device device(mode, {.threads = threads == nullptr ? 0 : std::atoi(threads),
                            .precision = dtype == DType::float32 ? precision_of(precision) : Precision::strict,
                            .deterministic = std::getenv("FASTEST") == nullptr});
-      const Run run = kind == "conv" ? conv(words, phase == "train", dtype)
-                                     : net(words, phase, dtype, precision.ends_with("_masters"));
+      const Run run = kind == "net" ? net(words, phase, dtype, precision.ends_with("_masters"))
+                                    : recorded(kind, words, dtype, phase == "train");
       answer = phase == "profile" ? profile(run, line) : measure(device, run, seconds);
     } catch (const std::exception& error) {
       answer = {{"error", error.what()}};

@@ -1,17 +1,23 @@
 """Layers drawn at random from what published networks use, and whole networks: Tern's recorded steps beside PyTorch's.
 
-Each layer is timed in PyTorch eager and as a CUDA graph, both layouts, and in Tern with x in both layouts; the best of
-each counts, in one run, one after the other. `--precision bfloat16` (or float16) makes everything of that dtype. The
-report has the distribution of the ratios PyTorch / Tern (above 1 Tern is faster) and the worst by name. `--layers 0`
-leaves the layers out, `--nets ""` the networks. `--compile` also times the nets under torch.compile, as such and as a
-CUDA graph (up to a minute a cell), `--jax` one jitted call in JAX (jax_peer.py); a column each, and the best counts.
+Each layer is timed in PyTorch as a CUDA graph (eager where that fails), in each way that may be its fastest, and in
+Tern with x in both layouts; the best of each counts. PyTorch's best way is timed before and after Tern. The report has
+the distribution of the ratios PyTorch / Tern (above 1 Tern is faster) by kind and the worst by name. `--precision
+bfloat16` (or float16) makes everything of that dtype. `--layers 0` leaves the layers out, `--nets ""` the networks.
+`--compile` also times the nets under torch.compile, as such and as a CUDA graph (up to a minute a cell), `--jax` one
+jitted call in JAX (jax_peer.py); a column each, and the best counts.
+
+Most of the time goes into cuDNN's search: `--search` limits it, and with `--prepare SECONDS` PyTorch looks for each
+layer's best way before the program is there, so while it is being built: until the file of `--until` exists.
 
 usage: sweep.py PATH/TO/sweep --mode cuda --precision tf32 --layers 200 --nets mobilenet_v2,resnet50 --out sweep.md
 """
 
 import argparse
+import itertools
 import json
-import random
+import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -21,23 +27,28 @@ import nets
 import torch
 from torch.nn import functional
 
-from drawn_layers import draw
+import drawn_layers
+from ratios import report
+from torch_layers import ways_of
+
+
+synchronize = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
 
 
 def timed(run, seconds):
     for _ in range(2):
         run()
-    torch.cuda.synchronize()
+    synchronize()
     start = time.perf_counter()
     run()
-    torch.cuda.synchronize()
+    synchronize()
     inner = max(1, min(1000, int(0.003 / max(time.perf_counter() - start, 1e-7))))
     samples, begin = [], time.perf_counter()
     while len(samples) < 3 or time.perf_counter() - begin < seconds:
         start = time.perf_counter()
         for _ in range(inner):
             run()
-        torch.cuda.synchronize()
+        synchronize()
         samples.append((time.perf_counter() - start) * 1e6 / inner)
     return statistics.median(samples)
 
@@ -56,40 +67,17 @@ def graph_of(run):
 
 
 def best_of(make, seconds, **options):
-    """-> (microseconds, how) of the fastest of make(layout) eager and as a graph."""
+    """-> (microseconds, how) of the fastest of make(layout) as a graph, or eager where that fails."""
     best = (float("inf"), "none")
     for name, layout in (("NCHW", torch.contiguous_format), ("NHWC", torch.channels_last)):
-        try:
-            run = make(layout, **options)
-            best = min(best, (timed(run, seconds), "eager " + name))
-            best = min(best, (timed(graph_of(run), seconds), "graph " + name))
-        except Exception as error:  # a layout that one library cannot run
-            sys.stderr.write(f"{name}: {error}\n")
+        for how, form in (("graph", graph_of), ("eager", lambda run: run)):
+            try:
+                best = min(best, (timed(form(make(layout, **options)), seconds), f"{how} {name}"))
+                break
+            except Exception as error:  # a layout that one library cannot run
+                sys.stderr.write(f"{how} {name}: {error}\n")
         torch.cuda.empty_cache()
     return best
-
-
-def conv_of(sizes, phase):
-    n, c, h, o, k, stride, padding, dilation, groups = sizes
-
-    def make(layout):
-        x = torch.randn(n, c, h, h, device="cuda").to(memory_format=layout)
-        w = torch.randn(o, c // groups, k, k, device="cuda").to(memory_format=layout)
-        b = torch.randn(o, device="cuda")
-        if phase == "infer":
-            def run():
-                with torch.no_grad():
-                    functional.conv2d(x, w, b, stride, padding, dilation, groups).relu_()
-            return run
-        leaves = [t.requires_grad_() for t in (x, w, b)]
-        grad = torch.randn_like(functional.conv2d(x, w, b, stride, padding, dilation, groups))
-
-        def run():
-            for leaf in leaves:
-                leaf.grad = None
-            functional.conv2d(x, w, b, stride, padding, dilation, groups).relu_().backward(grad)
-        return run
-    return make
 
 
 def net_by(name):
@@ -143,19 +131,87 @@ def net_of(name, batch, phase, precision):
 
 class Tern:
     def __init__(self, program, mode, precision, seconds):
-        self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.head = f"{mode} {precision} {seconds}"
-        self.peak = 0
+        self.program, self.head = program, f"{mode} {precision} {seconds}"
+        self.process, self.peak, self.spent = None, 0, 0.0
 
     def microseconds(self, request):
+        if self.process is None:
+            self.process = subprocess.Popen([self.program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        begin = time.perf_counter()
         self.process.stdin.write(f"{self.head} {request}\n")
         self.process.stdin.flush()
-        answer = json.loads(self.process.stdout.readline())
+        line = self.process.stdout.readline()
+        self.spent += time.perf_counter() - begin
+        if not line:
+            self.process = None
+        answer = json.loads(line or '{"error": "the program ended"}')
         if "error" in answer:
             sys.stderr.write(f"{request}: {answer['error']}\n")
             return float("inf")
         self.peak = answer.get("peak", 0)
         return answer["us"]
+
+    def close(self):
+        if self.process is not None:
+            self.process.communicate()
+
+
+class PyTorch:
+    """Each layer's fastest way: its name, and whether it runs as a graph."""
+
+    def __init__(self, precision, seconds, device):
+        self.dtype = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(precision, torch.float32)
+        self.autocast, self.seconds, self.device = precision == "bf16", seconds, device
+        self.best, self.spent = {}, 0.0
+
+    def run_of(self, layer, phase, way, graph):
+        run = ways_of(layer)[way](phase, self.device, self.dtype, self.autocast)
+        return graph_of(run) if graph else run
+
+    def find(self, layer, phase):
+        """-> (the way, whether as a graph), or None if none works; remembered."""
+        if (layer, phase) in self.best:
+            return self.best[layer, phase]
+        begin, times = time.perf_counter(), {}
+        for way in ways_of(layer):
+            for graph in (True, False):
+                try:
+                    times[way, graph] = timed(self.run_of(layer, phase, way, graph), self.seconds)
+                    break
+                except Exception as error:  # what PyTorch cannot run in this way
+                    sys.stderr.write(f"PyTorch {'graph' if graph else 'eager'}, {way}, {layer}: {error}\n")
+        self.clear()
+        self.best[layer, phase] = min(times, key=times.get) if times else None
+        self.spent += time.perf_counter() - begin
+        return self.best[layer, phase]
+
+    def clear(self):
+        if self.device == "cuda" and torch.cuda.memory_reserved() > 2 ** 33:
+            torch.cuda.empty_cache()
+
+
+def pair(torch_runs, tern, layer, phase):
+    """-> a row: the ratio, and what it comes from. PyTorch is timed before and after Tern."""
+    best = torch_runs.find(layer, phase)
+    run, theirs = None, [float("inf")]
+    if best is not None:
+        run = torch_runs.run_of(layer, phase, *best)
+        theirs = [timed(run, torch_runs.seconds)]
+    own, layout = min((tern.microseconds(layer.request(phase, layout)), layout) for layout in layer.layouts)
+    if run is not None:
+        theirs.append(timed(run, torch_runs.seconds))
+    del run
+    torch_runs.clear()
+    how = "none" if best is None else ("graph, " if best[1] else "eager, ") + best[0]
+    return {"ratio": statistics.mean(theirs) / own, "kind": layer.kind, "sort": layer.sort, "phase": phase,
+            "layer": str(layer), "theirs": statistics.mean(theirs), "how": how, "own": own, "layout": layout}
+
+
+def wait_for(path, until):
+    """Whether the file was there by the time."""
+    while not os.path.exists(path) and time.time() < until:
+        time.sleep(0.2)
+    return os.path.exists(path)
 
 
 def of_jax(name, batch, phase, precision, seconds):
@@ -183,93 +239,122 @@ def of_jax(name, batch, phase, precision, seconds):
         return float("inf"), "none"
 
 
-def distribution(rows):
-    ratios = sorted(r[0] for r in rows)
-    at = lambda q: ratios[min(len(ratios) - 1, int(q * len(ratios)))]
-    return f"| {len(ratios)} | {at(0.5):.2f} | {at(0.05):.2f} | {ratios[0]:.2f} | {ratios[-1]:.2f} | " \
-           f"{100 * sum(r >= 1 for r in ratios) / len(ratios):.0f} % |"
-
-
 def main():
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
     parser.add_argument("--mode", default="cuda")
     parser.add_argument("--precision", default="tf32",
                         choices=("strict", "tf32", "bf16", "bfloat16", "float16", "bfloat16_masters"))
     parser.add_argument("--layers", type=int, default=100)
+    parser.add_argument("--first", type=int, default=0, help="leaves out the first that the seed draws")
+    parser.add_argument("--kinds", default=",".join(drawn_layers.KINDS))
     parser.add_argument("--phases", default="infer,train")
+    parser.add_argument("--most-flops", type=float, default=2e11)
+    parser.add_argument("--most-elements", type=float, default=2 ** 27)
     parser.add_argument("--nets", default="")
     parser.add_argument("--batches", default="1,64")
     parser.add_argument("--seconds", type=float, default=0.03, help="of a way of a layer; nets have five times that")
     parser.add_argument("--budget", type=float, default=1e9, help="seconds after which no other layer is begun")
     parser.add_argument("--seed", type=int, default=39)
+    parser.add_argument("--search", type=int, default=10, help="algorithms that cuDNN tries for a convolution")
+    parser.add_argument("--prepare", type=float, default=0, help="seconds in which PyTorch begins without the program")
+    parser.add_argument("--until", help="the file that ends --prepare; the program if absent")
     parser.add_argument("--worst", type=int, default=20)
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--jax", action="store_true")
+    parser.add_argument("--device", default="cuda", help="PyTorch's; cpu tests this script")
     parser.add_argument("--label", default="")
+    parser.add_argument("--rows", help="a file to which each layer is appended")
     parser.add_argument("--out", default="/dev/stdout")
     arguments = parser.parse_args()
     began = time.time()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     tf32 = arguments.precision != "strict"
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
     torch.backends.cudnn.benchmark = True
-    generator = random.Random(arguments.seed)
-    out = open(arguments.out, "w")
-    out.write(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, {arguments.precision}. "
-              f"{arguments.label}\n\n")
-    names = [n for n in arguments.nets.split(",") if n]
-    if names:
-        more = ["torch.compile us"] * arguments.compile + ["JAX us"] * arguments.jax
-        out.write("| net | phase | batch | PyTorch us | how | " + "".join(each + " | " for each in more) +
-                  "Tern us | as a program | ratio | Tern's peak, MB |\n|" + "---|" * (9 + len(more)) + "\n")
-        tern = Tern(arguments.program, arguments.mode, arguments.precision, 5 * arguments.seconds)
-        for name in names:
-            for phase in arguments.phases.split(","):
-                for batch in map(int, arguments.batches.split(",")):
-                    if time.time() - began > arguments.budget:
-                        continue
-                    own, peak = tern.microseconds(f"net {phase} {name} {batch}"), tern.peak
-                    program = tern.microseconds(f"net program {name} {batch}") if phase == "infer" else float("inf")
-                    best, how = best_of(net_of(name, batch, phase, arguments.precision), 5 * arguments.seconds)
-                    others = []
-                    if arguments.compile:
-                        others.append(best_of(net_of(name, batch, phase, arguments.precision), 5 * arguments.seconds,
-                                              compiled=True)[0])
-                        torch.compiler.reset()
-                    if arguments.jax:
-                        others.append(of_jax(name, batch, phase, arguments.precision, 5 * arguments.seconds)[0])
-                    columns = "".join(f"{each:.0f} | " for each in others)
-                    out.write(f"| {name} | {phase} | {batch} | {best:.0f} | {how} | {columns}{own:.0f} | "
-                              f"{program:.0f} | "
-                              f"{min([best] + others) / min(own, program):.2f} | {peak / 1e6:.0f} |\n")
-                    out.flush()
-        out.write("\n")
-    rows = []
-    tern = Tern(arguments.program, arguments.mode, arguments.precision, arguments.seconds)
-    for i in range(arguments.layers):
-        sizes = draw(generator, [1, 2, 4, 8, 16, 32, 64, 128], 2 ** 27, 2e11)
-        phase = arguments.phases.split(",")[i % len(arguments.phases.split(","))]
-        if time.time() - began > arguments.budget:
-            out.write(f"Out of time behind {i} layers.\n\n")
+    torch.backends.cudnn.benchmark_limit = arguments.search
+    card = torch.cuda.get_device_name() if arguments.device == "cuda" else "CPU"
+    with open(arguments.out, "w") as out:
+        out.write(f"{card}, PyTorch {torch.__version__}, {arguments.precision}. {arguments.label}\n\n")
+        torch_runs = PyTorch(arguments.precision, arguments.seconds, arguments.device)
+        layers = list(drawn(arguments))
+        if arguments.prepare > 0:
+            prepare(arguments, torch_runs, layers, began)
+        if arguments.nets:
+            compare_nets(arguments, began, out)
+        if layers:
+            compare(arguments, torch_runs, layers, began, out)
+
+
+def drawn(arguments):
+    """-> the layers with their phases; within a kind the phases take turns."""
+    kinds, phases = arguments.kinds.split(","), arguments.phases.split(",")
+    layers = drawn_layers.layers(arguments.seed, kinds, [1, 2, 4, 8, 16, 32, 64, 128], arguments.most_elements,
+                                 arguments.most_flops)
+    for i, layer in enumerate(itertools.islice(layers, arguments.layers)):
+        if i >= arguments.first:
+            yield layer, phases[i // len(kinds) % len(phases)]
+
+
+def prepare(arguments, torch_runs, layers, began):
+    until = arguments.until or arguments.program
+    found = 0
+    for layer, phase in layers:
+        if os.path.exists(until) or time.time() - began > arguments.prepare:
             break
-        text = " ".join(map(str, sizes))
-        own = min((tern.microseconds(f"conv {phase} {layout} {text}"), layout) for layout in ("first", "last"))
-        best, how = best_of(conv_of(sizes, phase), arguments.seconds)
-        rows.append((best / own[0], phase, sizes, best, how, own))
-    if rows:
-        out.write("| layers | median | 5th percentile | least | most | ahead |\n|---|---|---|---|---|---|\n")
-        out.write(distribution(rows) + "\n\n")
-        kinds = {"depthwise": lambda s: s[8] > 1 and s[8] == s[1], "grouped": lambda s: 1 < s[8] < s[1],
-                 "1x1": lambda s: s[8] == 1 and s[4] == 1, "others": lambda s: s[8] == 1 and s[4] > 1}
-        for name, is_kind in kinds.items():
-            of_kind = [r for r in rows if is_kind(r[2])]
-            if of_kind:
-                out.write(f"{name}: {distribution(of_kind)}\n")
-        out.write("\n| ratio | phase | N, C, H, O, K, stride, padding, dilation, groups | PyTorch us | how | Tern us |"
-                  "\n|---|---|---|---|---|---|\n")
-        for ratio, phase, sizes, best, how, own in sorted(rows)[:arguments.worst]:
-            out.write(f"| {ratio:.2f} | {phase} | {', '.join(map(str, sizes))} | {best:.1f} | {how} | "
-                      f"{own[0]:.1f} {own[1]} |\n")
+        torch_runs.find(layer, phase)
+        found += 1
+    sys.stderr.write(f"PyTorch's ways of {found} layers in {time.time() - began:.0f} s\n")
+    if not wait_for(until, began + arguments.budget):
+        sys.exit(f"{until} did not come")
+
+
+def compare(arguments, torch_runs, layers, began, out):
+    tern = Tern(arguments.program, arguments.mode, arguments.precision, arguments.seconds)
+    rows = []
+    try:
+        for layer, phase in layers:
+            if time.time() - began > arguments.budget:
+                out.write(f"Out of time behind {len(rows)} layers.\n\n")
+                break
+            rows.append(pair(torch_runs, tern, layer, phase))
+            if arguments.rows:
+                with open(arguments.rows, "a") as file:
+                    file.write(json.dumps(rows[-1]) + "\n")
+    finally:
+        out.write(report(rows, arguments.worst, "PyTorch"))
+        sys.stderr.write(f"{len(rows)} layers in {time.time() - began:.0f} s; "
+                         f"PyTorch's search took {torch_runs.spent:.0f}, Tern {tern.spent:.0f}\n")
+        tern.close()
+
+
+def compare_nets(arguments, began, out):
+    more = ["torch.compile us"] * arguments.compile + ["JAX us"] * arguments.jax
+    out.write("| net | phase | batch | PyTorch us | how | " + "".join(each + " | " for each in more) +
+              "Tern us | as a program | ratio | Tern's peak, MB |\n|" + "---|" * (9 + len(more)) + "\n")
+    tern = Tern(arguments.program, arguments.mode, arguments.precision, 5 * arguments.seconds)
+    for name in arguments.nets.split(","):
+        for phase in arguments.phases.split(","):
+            for batch in map(int, arguments.batches.split(",")):
+                if time.time() - began > arguments.budget:
+                    continue
+                own, peak = tern.microseconds(f"net {phase} {name} {batch}"), tern.peak
+                program = tern.microseconds(f"net program {name} {batch}") if phase == "infer" else float("inf")
+                best, how = best_of(net_of(name, batch, phase, arguments.precision), 5 * arguments.seconds)
+                others = []
+                if arguments.compile:
+                    others.append(best_of(net_of(name, batch, phase, arguments.precision), 5 * arguments.seconds,
+                                          compiled=True)[0])
+                    torch.compiler.reset()
+                if arguments.jax:
+                    others.append(of_jax(name, batch, phase, arguments.precision, 5 * arguments.seconds)[0])
+                columns = "".join(f"{each:.0f} | " for each in others)
+                out.write(f"| {name} | {phase} | {batch} | {best:.0f} | {how} | {columns}{own:.0f} | "
+                          f"{program:.0f} | "
+                          f"{min([best] + others) / min(own, program):.2f} | {peak / 1e6:.0f} |\n")
+                out.flush()
+    out.write("\n")
+    tern.close()
 
 
 if __name__ == "__main__":
