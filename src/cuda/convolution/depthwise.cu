@@ -190,10 +190,9 @@ void run_any(const Context& context, const Problem& p, const Arrays& arrays) {
          p.pass == Pass::grad_x, on.activation);
 }
 
-/// Channels last.
-template <bool back, int K, int S, class E>
-void run_lasting(const Context& context, const Problem& p, const Arrays& arrays) {
-  constexpr int R = K == 3 ? 4 : 8;
+/// Channels last, in strips of R positions.
+template <bool back, int K, int S, int R, class E>
+void run_lasting_by(const Context& context, const Problem& p, const Arrays& arrays) {
   Work work = work_of(p);
   const std::int64_t strips = Window<back, K, S, R>::strips(work.strip.written, work.strip.pad);
   work.strips = Divisor<std::uint32_t>(strips);
@@ -211,6 +210,16 @@ void run_lasting(const Context& context, const Problem& p, const Arrays& arrays)
               dim3(static_cast<unsigned>(lay.lanes), static_cast<unsigned>(lay.rows)),
               sizeof(float) * 4 * static_cast<std::size_t>(lay.lanes) * K * K),
          lasting_kernel<back, K, S, R, E>, on.to, on.from, on.weight, on.bias, work, on.activation);
+}
+
+template <bool back, int K, int S, class E>
+void run_lasting(const Context& context, const Problem& p, const Arrays& arrays) {
+  // Long strips share more of what they read; short ones are more threads where there are few. The sums are the same.
+  constexpr int longest = K == 3 ? 4 : 8, few = 512;
+  const std::int64_t written = p.pass == Pass::grad_x ? p.images() : p.outputs();
+  if (K > 3 && written / (4 * longest) < card().multiprocessors * static_cast<std::int64_t>(few))
+    return run_lasting_by<back, K, S, 2, E>(context, p, arrays);
+  run_lasting_by<back, K, S, longest, E>(context, p, arrays);
 }
 
 template <bool back, int K, int S>

@@ -168,9 +168,13 @@ struct MeanEach {
     const std::uint8_t* const image = in + i / (s.channels * s.OW * s.OH) * s.H * s.W * s.channels + c;
     const Side rows = rows_of(s, oh), columns = columns_of(s, ow);
     std::uint32_t sum = 0;
+    constexpr int at_once = 8;  // loads in flight
     for (std::int64_t h = rows.begin; h < rows.end; ++h)
-      for (std::int64_t w = columns.begin; w < columns.end; ++w)
-        sum += static_cast<std::uint32_t>(image[(h * s.W + w) * s.channels] - rescale.x_zero);
+      for (std::int64_t w = columns.begin; w < columns.end; w += at_once)
+#pragma unroll
+        for (int i = 0; i < at_once; ++i)
+          if (w + i < columns.end)
+            sum += static_cast<std::uint32_t>(image[(h * s.W + w + i) * s.channels] - rescale.x_zero);
     const std::int64_t count =
         counts_padding(s) ? rows.count * columns.count : (rows.end - rows.begin) * (columns.end - columns.begin);
     const float t = __fmul_rn(__int2float_rn(static_cast<std::int32_t>(sum)), rescale.x_scale);
