@@ -15,6 +15,7 @@
 #include "cuda/async_copy.cuh"
 #include "cuda/choice.cuh"
 #include "cuda/elementwise.cuh"
+#include "cuda/tensor_cores.cuh"
 #include "tern/kernels/conv.hpp"
 
 namespace tern::cuda::implicit_tiles {
@@ -285,13 +286,9 @@ struct WarpSums {
     }
   }
   __device__ __forceinline__ void write(Sum* to) const {
-#pragma unroll
-    for (int m = 0; m < blocks_m; ++m)
-#pragma unroll
-      for (int n = 0; n < blocks_n; ++n)
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-          to[(in_m + m * 16 + i / 2 * 8 + lane / 4) * Tile::pitch + in_n + n * 8 + lane % 4 * 2 + i % 2] = sum[m][n][i];
+    each_pair(sum, lane, [&](int row, int column, Sum one, Sum next) {
+      *reinterpret_cast<Pack<Sum, 2>*>(to + (in_m + row) * Tile::pitch + in_n + column) = {{one, next}};
+    });
   }
 };
 

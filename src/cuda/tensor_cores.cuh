@@ -31,6 +31,18 @@ __device__ __forceinline__ void multiply_add(double (&sum)[4], const double (&a)
 #endif
 }
 
+/// body(row, column, one, next) for the lane's sums in adjacent columns: M x N of those 16 x 8.
+template <int M, int N, class Sum, class Body>
+__device__ __forceinline__ void each_pair(const Sum (&sums)[M][N][4], int lane, const Body& body) {
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int n = 0; n < N; ++n)
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        body(m * 16 + half * 8 + lane / 4, n * 8 + lane % 4 * 2, sums[m][n][2 * half], sums[m][n][2 * half + 1]);
+}
+
 /// Rounds to the nearest TF32.
 __device__ __forceinline__ float rounded_tf32(float value) {
 #if __CUDA_ARCH__ >= 800

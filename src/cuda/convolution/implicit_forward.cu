@@ -102,13 +102,10 @@ struct TensorCores {
   }
   template <class Body>
   __device__ __forceinline__ void each(const Body& body) const {
-#pragma unroll
-    for (int n = 0; n < blocks_n; ++n)
-#pragma unroll
-      for (int m = 0; m < blocks_m; ++m)
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-          body(in_m + m * 16 + quad + i / 2 * 8, in_n + n * 8 + place * 2 + i % 2, sums[m][n][i]);
+    each_pair(sums, quad * 4 + place, [&](int row, int column, float one, float next) {
+      body(in_m + row, in_n + column, one);
+      body(in_m + row, in_n + column + 1, next);
+    });
   }
 };
 

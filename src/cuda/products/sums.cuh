@@ -136,15 +136,10 @@ struct TensorSums {
 
   template <int stride>
   __device__ __forceinline__ void store(float* to) const {
-    float* const mine = to + (group * Shape::rows + row + g) * stride + column + 2 * t;
-#pragma unroll
-    for (int i = 0; i < down; ++i)
-#pragma unroll
-      for (int j = 0; j < across; ++j) {
-        float* const at = mine + i * 16 * stride + j * 8;
-        *reinterpret_cast<float2*>(at) = float2{sum[i][j][0], sum[i][j][1]};
-        *reinterpret_cast<float2*>(at + 8 * stride) = float2{sum[i][j][2], sum[i][j][3]};
-      }
+    float* const mine = to + (group * Shape::rows + row) * stride + column;
+    each_pair(sum, g * 4 + t, [&](int in_rows, int in_columns, float one, float next) {
+      *reinterpret_cast<float2*>(mine + in_rows * stride + in_columns) = float2{one, next};
+    });
   }
 };
 
