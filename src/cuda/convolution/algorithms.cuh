@@ -23,6 +23,11 @@ extern const Algorithm direct_tensor_forward_pooled, direct_tensor_grad_x_pooled
 extern const Algorithm depthwise_forward, depthwise_grad_x, depthwise_grad_weight;
 extern const Algorithm depthwise_halves;  // forward, channels last
 
+// Channels last, with zeros behind each group's channels, for the algorithms that need lanes (padded.cu); `first` for
+// large problems.
+extern const Algorithm padded_forward_first, padded_forward_last, padded_grad_x_first, padded_grad_x_last;
+extern const Algorithm padded_grad_weight_first, padded_grad_weight_last;
+
 // ---- channels last ----
 
 // Many groups (grouped*.cu); `first` if they have few channels.

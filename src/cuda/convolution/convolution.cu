@@ -18,34 +18,36 @@ namespace tern::cuda::convolution {
 
 namespace {
 
-constexpr std::array forward{&depthwise_forward,           &grouped_forward_first,
-                             &direct_tensor_forward_first, &direct_forward,
-                             &direct_tensor_forward_last,  &im2col_forward,
-                             &winograd_forward_first,      &implicit_forward_first,
-                             &library_forward_bf16,        &fused_epilogue_forward_bf16,
-                             &product_forward_bf16,        &library_forward,
-                             &fused_epilogue_forward,      &product_forward,
-                             &implicit_forward_last,       &grouped_forward_last,
-                             &winograd_forward_last,       &general_forward};
-constexpr std::array grad_x{&depthwise_grad_x,
-                            &grouped_grad_x_first,
-                            &direct_tensor_grad_x_first,
-                            &direct_grad_x,
-                            &direct_tensor_grad_x_last,
-                            &winograd_grad_x_first,
-                            &implicit_grad_x_first,
-                            &flipped_grad_x,
-                            &implicit_grad_x_last,
-                            &flipped_grad_x_in_place,
-                            &library_grad_x,
-                            &library_grad_x_in_place,
-                            &product_grad_x,
-                            &grouped_grad_x_last,
-                            &winograd_grad_x_last,
-                            &general_grad_x};
-constexpr std::array grad_weight{&depthwise_grad_weight,        &grouped_grad_weight_first, &direct_tensor_grad_weight,
-                                 &direct_grad_weight,           &implicit_grad_weight,      &library_grad_weight,
-                                 &library_grad_weight_in_place, &grouped_grad_weight_last,  &general_grad_weight};
+constexpr std::array forward{&depthwise_forward,
+                             &padded_forward_first,
+                             &grouped_forward_first,
+                             &direct_tensor_forward_first,
+                             &direct_forward,
+                             &direct_tensor_forward_last,
+                             &im2col_forward,
+                             &winograd_forward_first,
+                             &implicit_forward_first,
+                             &library_forward_bf16,
+                             &fused_epilogue_forward_bf16,
+                             &product_forward_bf16,
+                             &library_forward,
+                             &fused_epilogue_forward,
+                             &product_forward,
+                             &implicit_forward_last,
+                             &grouped_forward_last,
+                             &winograd_forward_last,
+                             &general_forward,
+                             &padded_forward_last};
+constexpr std::array grad_x{&depthwise_grad_x,           &padded_grad_x_first,     &grouped_grad_x_first,
+                            &direct_tensor_grad_x_first, &direct_grad_x,           &direct_tensor_grad_x_last,
+                            &winograd_grad_x_first,      &implicit_grad_x_first,   &flipped_grad_x,
+                            &implicit_grad_x_last,       &flipped_grad_x_in_place, &library_grad_x,
+                            &library_grad_x_in_place,    &product_grad_x,          &grouped_grad_x_last,
+                            &winograd_grad_x_last,       &general_grad_x,          &padded_grad_x_last};
+constexpr std::array grad_weight{&depthwise_grad_weight,     &padded_grad_weight_first,     &grouped_grad_weight_first,
+                                 &direct_tensor_grad_weight, &direct_grad_weight,           &implicit_grad_weight,
+                                 &library_grad_weight,       &library_grad_weight_in_place, &grouped_grad_weight_last,
+                                 &general_grad_weight,       &padded_grad_weight_last};
 
 constexpr std::array pooled_forward{&direct_tensor_forward_pooled};
 constexpr std::array pooled_grad_x{&direct_tensor_grad_x_pooled};
@@ -372,7 +374,7 @@ void conv2d_backward(Context& context, T* grad_x_to, T* grad_weight_to, T* grad_
     // A forced algorithm is not timed: our own kernels have no bfloat16.
     const std::string_view forced = forced_algorithm(context, "conv2d_grad_x");
     const bool own = problem.groups > 1 && (grouped::is_narrow(problem) || problem.groups > most_engine_groups);
-    if (!rounds_factors(problem) || own || forced == "implicit" || forced == "grouped")
+    if (!rounds_factors(problem) || own || forced == "implicit" || forced == "grouped" || forced == "padded")
       return backward_float.run(context, problem, to, 0, nullptr);
     if (!forced.empty()) return backward_bf16.run(context, problem, to, 0, nullptr);
     Prepared<Problem, Gradients>(context, nullptr, backward, problem, to).run(context);

@@ -1,0 +1,250 @@
+// Convolutions in float32 whose groups' channels are no whole lanes: copied channels last, with zeros behind the
+// channels of each group, for the algorithms that need lanes. The caller's arrays are in either order.
+
+#include <array>
+
+#include "cuda/convolution/algorithms.cuh"
+#include "cuda/convolution/engines.cuh"
+#include "cuda/convolution/packed.cuh"
+#include "cuda/elementwise.cuh"
+
+namespace tern::cuda::convolution {
+namespace {
+
+// ---- the copies ----
+
+/// The channels of a group, real and padded, and how the caller's array holds them.
+struct Channels {
+  int real, padded, groups, area;
+  std::int64_t pitch;  ///< elements from one position to the next; 0: channels first
+};
+
+constexpr int side = 32, lines = 8;
+
+/// Each block moves 32 positions by 32 channels of a group between the caller's array and [N, area, groups, padded].
+/// On the way back a number passes through `finish`, with its channel.
+template <bool back, class Finish>
+__global__ void __launch_bounds__(side* lines)
+    regroup_kernel(float* to, const float* from, const __grid_constant__ Channels s, const Finish finish) {
+  __shared__ float tile[side][side + 1];  // [channel][position]
+  begin_kernel();
+  const int x = static_cast<int>(threadIdx.x), y = static_cast<int>(threadIdx.y);
+  const int first_p = static_cast<int>(blockIdx.x) * side, first_c = static_cast<int>(blockIdx.y) * side;
+  const int n = static_cast<int>(blockIdx.z) / s.groups, group = static_cast<int>(blockIdx.z) % s.groups;
+  const auto own = [&](int p, int c) {
+    const std::int64_t channel = static_cast<std::int64_t>(group) * s.real + c;
+    return s.pitch == 0 ? (static_cast<std::int64_t>(n) * s.groups * s.real + channel) * s.area + p
+                        : (static_cast<std::int64_t>(n) * s.area + p) * s.pitch + channel;
+  };
+  const auto lane = [&](int p, int c) {
+    return ((static_cast<std::int64_t>(n) * s.area + p) * s.groups + group) * s.padded + c;
+  };
+  // visit(position, channel, its place in the tile), with neighbours in x along one of both.
+  const auto each = [&](bool along_channels, const auto& visit) {
+    for (int i = y; i < side; i += lines) {
+      const int c = along_channels ? x : i, p = along_channels ? i : x;
+      if (first_p + p < s.area) visit(first_p + p, first_c + c, tile[c][p]);
+    }
+  };
+  const bool last = s.pitch != 0;
+  if constexpr (back)
+    each(true, [&](int p, int c, float& at) { at = c < s.real ? from[lane(p, c)] : 0.0f; });
+  else
+    each(last, [&](int p, int c, float& at) { at = c < s.real ? from[own(p, c)] : 0.0f; });
+  __syncthreads();
+  if constexpr (back)
+    each(last, [&](int p, int c, float& at) {
+      if (c < s.real) to[own(p, c)] = finish(at, group * s.real + c);
+    });
+  else
+    each(true, [&](int p, int c, float& at) {
+      if (c < s.padded) to[lane(p, c)] = at;
+    });
+}
+
+struct Unchanged {
+  __device__ float operator()(float value, int) const { return value; }
+};
+struct Epilogue {
+  const float* bias;
+  Activation activation;
+  __device__ float operator()(float sum, int o) const {
+    return activate(bias == nullptr ? sum : sum + bias[o], activation);
+  }
+};
+
+template <bool back, class Finish>
+void regroup(const Context& context, float* to, const float* from, const Channels& s, std::int64_t N,
+             const Finish& finish) {
+  const dim3 blocks(static_cast<unsigned>(ceil_div(s.area, side)), static_cast<unsigned>(ceil_div(s.padded, side)),
+                    static_cast<unsigned>(N * s.groups));
+  launch(context, Grid(blocks, dim3(side, lines)), regroup_kernel<back, Finish>, to, from, s, finish);
+}
+
+/// The place of an element of a weight [groups outputs, inputs, taps] in one with other channels; -1: it has none.
+struct WeightPlace {
+  Divisor<std::uint32_t> taps, inputs, outputs;
+  int other_inputs, other_outputs;
+  __device__ std::int64_t operator()(std::uint32_t i) const {
+    const auto tap = static_cast<int>(taps.split(i)), c = static_cast<int>(inputs.split(i)),
+               o = static_cast<int>(outputs.split(i)), group = static_cast<int>(i);
+    if (c >= other_inputs || o >= other_outputs) return -1;
+    return ((static_cast<std::int64_t>(group) * other_outputs + o) * other_inputs + c) *
+               static_cast<std::int64_t>(taps.value()) +
+           tap;
+  }
+};
+__global__ void weight_kernel(float* to, const float* from, std::uint32_t count, WeightPlace place) {
+  begin_kernel();
+  for (auto i = static_cast<std::uint32_t>(global_thread()); i < count;
+       i += static_cast<std::uint32_t>(global_threads())) {
+    const std::int64_t at = place(i);
+    to[i] = at < 0 ? 0.0f : from[at];
+  }
+}
+/// `to` has the channels of one problem, `from` those of the other.
+void copy_weight(const Context& context, float* to, const float* from, const Problem& one, const Problem& other) {
+  using Divide = Divisor<std::uint32_t>;
+  const WeightPlace place{Divide(one.KH * one.KW), Divide(one.C / one.groups), Divide(one.O / one.groups),
+                          static_cast<int>(other.C / other.groups), static_cast<int>(other.O / other.groups)};
+  launch(context, Grid(blocks_for(one.weights()), 256), weight_kernel, to, from,
+         static_cast<std::uint32_t>(one.weights()), place);
+}
+
+/// The gradient of the bias, of planes: a block adds those of one channel.
+__global__ void __launch_bounds__(256) bias_kernel(float* to, const float* g, std::int64_t N, std::int64_t area) {
+  __shared__ float sums[256];
+  begin_kernel();
+  const std::int64_t o = blockIdx.x, O = gridDim.x;
+  float sum = 0;
+  for (std::int64_t i = threadIdx.x; i < N * area; i += 256) sum += g[(i / area * O + o) * area + i % area];
+  sums[threadIdx.x] = sum;
+  for (unsigned half = 128; half > 0; half /= 2) {
+    __syncthreads();
+    if (threadIdx.x < half) sums[threadIdx.x] += sums[threadIdx.x + half];
+  }
+  if (threadIdx.x == 0) to[o] = sums[0];
+}
+
+// ---- the problem with lanes ----
+
+constexpr std::array forward{&implicit_forward_first, &library_forward, &product_forward, &implicit_forward_last};
+constexpr std::array to_image{&implicit_grad_x_first, &flipped_grad_x, &implicit_grad_x_last, &library_grad_x};
+constexpr std::array to_weight{&implicit_grad_weight, &library_grad_weight};
+
+/// Engines need lanes of 8, and few groups.
+std::int64_t lanes_of(const Problem& p) {
+  return p.tensor_cores() && has_engines() && p.groups <= most_engine_groups ? engine_lanes : 4;
+}
+std::int64_t in_lanes(const Problem& p, std::int64_t channels) {
+  const std::int64_t lanes = lanes_of(p);
+  return p.groups * ceil_div(channels / p.groups, lanes) * lanes;
+}
+
+Problem with_lanes(const Problem& p) {
+  Problem inner = p;
+  inner.layout = Layout::channels_last;
+  inner.C = inner.x_channels = in_lanes(p, p.C), inner.O = inner.y_channels = in_lanes(p, p.O);
+  inner.activation = Activation::none;
+  inner.inputs = {256, 256, 256, 0}, inner.gradients = {};
+  if (p.precision == Precision::bf16) inner.precision = Precision::tf32;
+  return inner;
+}
+
+kernels::Chosen<Problem, Arrays> inner_of(const Problem& inner) {
+  return kernels::chosen_by_rule<Problem, Arrays>(inner.pass == Pass::forward  ? Candidates<Problem, Arrays>(forward)
+                                                  : inner.pass == Pass::grad_x ? Candidates<Problem, Arrays>(to_image)
+                                                                               : Candidates<Problem, Arrays>(to_weight),
+                                                  inner);
+}
+
+/// The arrays of the inner problem, and its workspace.
+struct Workspace {
+  Arrays arrays;
+  void* own;
+  std::size_t bytes;
+  Workspace(const Problem& inner, const kernels::Chosen<Problem, Arrays>& chosen, void* block) {
+    Parts parts(block);
+    const auto take = [&](std::int64_t count) { return parts.take(static_cast<std::size_t>(count) * sizeof(float)); };
+    arrays.x = take(inner.images()), arrays.weight = take(inner.weights()), arrays.y = take(inner.outputs());
+    own = parts.take(chosen.algorithm->bytes(inner, chosen.plan));
+    bytes = parts.bytes();
+  }
+};
+
+std::size_t workspace(const Problem& p, int) {
+  const Problem inner = with_lanes(p);
+  return Workspace(inner, inner_of(inner), nullptr).bytes;
+}
+
+void run(Context& context, const Problem& p, const Arrays& arrays, int, void* block) {
+  const Problem inner = with_lanes(p);
+  const auto chosen = inner_of(inner);
+  const Workspace in(inner, chosen, block);
+  const auto channels = [&](std::int64_t real, std::int64_t padded, std::int64_t area, std::int64_t pitch) {
+    const auto of_group = [&](std::int64_t count) { return static_cast<int>(count / p.groups); };
+    return Channels{of_group(real), of_group(padded), static_cast<int>(p.groups), static_cast<int>(area),
+                    p.channels_last() ? pitch : 0};
+  };
+  const auto floats = [](void* array) { return static_cast<float*>(array); };
+  const Channels of_x = channels(p.C, inner.C, p.H * p.W, p.x_channels),
+                 of_y = channels(p.O, inner.O, p.OH * p.OW, p.pass == Pass::forward ? p.y_channels : p.O);
+  const bool weight_pass = p.pass == Pass::grad_weight;
+  if (weight_pass && arrays.bias != nullptr)
+    launch(context, Grid(static_cast<unsigned>(p.O), 256), bias_kernel, floats(arrays.bias), floats(arrays.y), p.N,
+           p.OH * p.OW);
+  if (weight_pass && arrays.weight == nullptr) return;
+  if (p.pass != Pass::grad_x) regroup<false>(context, floats(in.arrays.x), floats(arrays.x), of_x, p.N, Unchanged{});
+  if (p.pass != Pass::forward) regroup<false>(context, floats(in.arrays.y), floats(arrays.y), of_y, p.N, Unchanged{});
+  if (!weight_pass) copy_weight(context, floats(in.arrays.weight), floats(arrays.weight), inner, p);
+  chosen.algorithm->run(context, inner, in.arrays, chosen.plan, in.own);
+  if (p.pass == Pass::forward)
+    regroup<true>(context, floats(arrays.y), floats(in.arrays.y), of_y, p.N,
+                  Epilogue{floats(arrays.bias), p.activation});
+  if (p.pass == Pass::grad_x) regroup<true>(context, floats(arrays.x), floats(in.arrays.x), of_x, p.N, Unchanged{});
+  if (weight_pass) copy_weight(context, floats(arrays.weight), floats(in.arrays.weight), p, inner);
+}
+
+bool fits(const Problem& p) {
+  constexpr std::int64_t most = std::int64_t{1} << 31, most_layers = 65535;
+  if (p.element != Element::float32 || p.stored != Element::float32 || p.pools || p.C == 0 || card().code < 80)
+    return false;
+  if (p.N * p.groups > most_layers || p.weights() >= most || p.H * p.W >= most || p.OH * p.OW >= most) return false;
+  const Problem inner = with_lanes(p);
+  return inner.weights() < most && inner_of(inner).algorithm != nullptr;
+}
+
+/// Large problems without lanes, but for a few channels of many groups, and for planes that a kernel of their own
+/// takes.
+bool pays(const Problem& p) {
+  constexpr double least = 5e7;  // multiply-adds
+  const std::int64_t C = p.C / p.groups, O = p.O / p.groups, lanes = lanes_of(p);
+  if ((C % lanes == 0 && O % lanes == 0) || (p.groups > 1 && std::min(C, O) < 8)) return false;
+  const auto work = [](const Problem& q) {
+    return static_cast<double>(q.outputs()) * static_cast<double>(q.C / q.groups * q.KH * q.KW);
+  };
+  const double waste = work(with_lanes(p)) / work(p);
+  if (work(p) < least || (!p.tensor_cores() && waste > 2)) return false;
+  const Algorithm* const planes[][2]{{&direct_forward, &direct_tensor_forward_last},
+                                     {&direct_grad_x, &direct_tensor_grad_x_last},
+                                     {&direct_grad_weight, &direct_tensor_grad_weight}};
+  if (!p.channels_last())
+    for (const Algorithm* const direct : planes[p.pass == Pass::forward ? 0 : p.pass == Pass::grad_x ? 1 : 2])
+      if (direct->fits(p)) return false;
+  return true;
+}
+bool fits_first(const Problem& p) { return pays(p) && fits(p); }
+bool fits_last(const Problem& p) { return fits(p) && !pays(p); }
+
+constexpr auto named = "padded";
+
+}  // namespace
+
+const Algorithm padded_forward_first{named, fits_first, workspace, run};
+const Algorithm padded_forward_last{named, fits_last, workspace, run};
+const Algorithm padded_grad_x_first{named, fits_first, workspace, run};
+const Algorithm padded_grad_x_last{named, fits_last, workspace, run};
+const Algorithm padded_grad_weight_first{named, fits_first, workspace, run};
+const Algorithm padded_grad_weight_last{named, fits_last, workspace, run};
+
+}  // namespace tern::cuda::convolution
