@@ -192,8 +192,7 @@ void run_any(const Context& context, const Problem& p, const Arrays& arrays) {
 
 /// Channels last, in strips of R positions.
 template <bool back, int K, int S, int R, class E>
-void run_lasting_by(const Context& context, const Problem& p, const Arrays& arrays) {
-  Work work = work_of(p);
+void run_lasting_by(const Context& context, const Problem& p, Work work, const Operands<E>& on) {
   const std::int64_t strips = Window<back, K, S, R>::strips(work.strip.written, work.strip.pad);
   work.strips = Divisor<std::uint32_t>(strips);
   const Lanes lay(p.C / 4, most_threads, lanes);
@@ -204,7 +203,6 @@ void run_lasting_by(const Context& context, const Problem& p, const Arrays& arra
   work.rows_each = 8;
   while (work.rows_each > 1 && blocks() * lay.tiles < card().multiprocessors * 4ll) work.rows_each /= 2;
   work.parts = Divisor<std::uint32_t>(ceil_div(work.across.written, work.rows_each));
-  const Operands<E> on(p, arrays);
   launch(context,
          Grid(dim3(static_cast<unsigned>(blocks()), static_cast<unsigned>(lay.tiles)),
               dim3(static_cast<unsigned>(lay.lanes), static_cast<unsigned>(lay.rows)),
@@ -213,23 +211,21 @@ void run_lasting_by(const Context& context, const Problem& p, const Arrays& arra
 }
 
 template <bool back, int K, int S, class E>
-void run_lasting(const Context& context, const Problem& p, const Arrays& arrays) {
+void run_lasting(const Context& context, const Problem& p, const Work& work, const Operands<E>& on) {
   // Long strips share more of what they read; short ones are more threads where there are few. The sums are the same.
   constexpr int longest = K == 3 ? 4 : 8, few = 512;
   const std::int64_t written = p.pass == Pass::grad_x ? p.images() : p.outputs();
   if (K > 3 && written / (4 * longest) < card().multiprocessors * static_cast<std::int64_t>(few))
-    return run_lasting_by<back, K, S, 2, E>(context, p, arrays);
-  run_lasting_by<back, K, S, longest, E>(context, p, arrays);
+    return run_lasting_by<back, K, S, 2, E>(context, p, work, on);
+  run_lasting_by<back, K, S, longest, E>(context, p, work, on);
 }
 
 template <bool back, int K, int S>
-void run_strips(const Context& context, const Problem& p, const Arrays& arrays) {
-  if (p.channels_last()) return run_lasting<back, K, S, float>(context, p, arrays);
+void run_strips(const Context& context, const Problem& p, Work work, const Operands<float>& on) {
+  if (p.channels_last()) return run_lasting<back, K, S, float>(context, p, work, on);
   constexpr int R = K == 3 ? 4 : 8;
-  Work work = work_of(p);
   const std::int64_t strips = Window<back, K, S, R>::strips(work.strip.written, work.strip.pad);
   work.strips = Divisor<std::uint32_t>(strips);
-  const Operands<float> on(p, arrays);
   work.parts = Divisor<std::uint32_t>(work.across.written);
   const std::int64_t count = work.images * strips * work.across.written;
   launch(context, Grid(static_cast<unsigned>(ceil_div(count, most_threads)), most_threads),
@@ -238,17 +234,32 @@ void run_strips(const Context& context, const Problem& p, const Arrays& arrays) 
 
 void run(Context& context, const Problem& p, const Arrays& arrays, int, void*) {
   if (p.element == Element::float64) return run_any<double>(context, p, arrays);
-  if (!is_usual(p) || (p.channels_last() && !in_fours(p))) return run_any<float>(context, p, arrays);
-  with_kernel(p, [&](auto size, auto stride) {
-    if (p.pass == Pass::grad_x) return run_strips<true, size.value, stride.value>(context, p, arrays);
-    run_strips<false, size.value, stride.value>(context, p, arrays);
+  const bool phased = has_phases(p);
+  if ((!is_usual(p) && !phased) || (p.channels_last() && !in_fours(p))) return run_any<float>(context, p, arrays);
+  const Operands<float> on(p, arrays);
+  const auto start = [&](const Problem& one, const Work& work, const Operands<float>& at) {
+    with_kernel(one, [&](auto size, auto stride) {
+      if (p.pass == Pass::grad_x) return run_strips<true, size.value, stride.value>(context, p, work, at);
+      run_strips<false, size.value, stride.value>(context, p, work, at);
+    });
+  };
+  if (!phased) return start(p, work_of(p), on);
+  if (p.pass == Pass::grad_x && p.stride_h > 1)  // no output reads the positions between
+    check(cudaMemsetAsync(on.to, 0, static_cast<std::size_t>(p.images()) * sizeof(float), stream_of(context)),
+          "clearing");
+  for_phases(p, [&](const Phase& phase) {
+    Operands<float> at = on;
+    at.from += phase.read, at.to += phase.write;
+    start(of_phase(p), phase.work, at);
   });
 }
 
 void run_halves(Context& context, const Problem& p, const Arrays& arrays, int, void*) {
   with_kernel(p, [&](auto size, auto stride) {
-    p.stored == Element::float16 ? run_lasting<false, size.value, stride.value, Float16>(context, p, arrays)
-                                 : run_lasting<false, size.value, stride.value, BFloat16>(context, p, arrays);
+    const auto start = [&]<class E>(const Operands<E>& on) {
+      run_lasting<false, size.value, stride.value, E>(context, p, work_of(p), on);
+    };
+    p.stored == Element::float16 ? start(Operands<Float16>(p, arrays)) : start(Operands<BFloat16>(p, arrays));
   });
 }
 

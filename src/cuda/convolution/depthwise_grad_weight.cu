@@ -1,6 +1,8 @@
 // The gradient of a depthwise weight: sums over slices of the positions, in a fixed tree. The threads of a block walk
 // strips of its slice and add their sums in order; sum_slices adds the slices.
 
+#include <vector>
+
 #include "cuda/convolution/algorithms.cuh"
 #include "cuda/convolution/depthwise.cuh"
 #include "cuda/fused_rows.cuh"
@@ -170,13 +172,20 @@ struct Cut {
   Lanes lay;
 };
 
-Cut cut_of(const Problem& p) {
+/// The pass as one that writes y.
+Problem as_forward(const Problem& p) {
   Problem forward = p;
   forward.pass = Pass::forward;
   forward.y_channels = p.O;
+  return forward;
+}
+
+/// Of the whole pass, or of a phase whose work this is.
+Cut cut_of(const Problem& p, const Work& of) {
+  const Problem forward = as_forward(p);
   const bool last = p.channels_last();
   const int V = p.KH == 3 ? width<3> : p.KH == 5 ? width<5> : width<7>, R = p.KH == 3 ? 4 : 8;
-  Cut cut{is_usual(p) && p.element == Element::float32 && (!last || in_fours(forward)), work_of(forward), 0, 1,
+  Cut cut{is_usual(p) && p.element == Element::float32 && (!last || in_fours(forward)), of, 0, 1,
           Lanes(ceil_div(p.C, V), threads, lanes)};
   Work& work = cut.work;
   if (!last || !cut.strips) work.images = static_cast<int>(p.N);
@@ -200,9 +209,34 @@ Cut cut_of(const Problem& p) {
   return cut;
 }
 
+/// The launches of a pass, and where each reads x and the gradients of y.
+struct Launch {
+  Cut cut;
+  std::int64_t x = 0, y = 0;
+};
+std::vector<Launch> launches_of(const Problem& p) {
+  const Problem forward = as_forward(p);
+  if (!has_phases(p) || p.element != Element::float32 || (p.channels_last() && !in_fours(forward)))
+    return {{cut_of(p, work_of(forward))}};
+  std::vector<Launch> all;
+  for_phases(forward, [&](const Phase& phase) {
+    all.push_back({cut_of(of_phase(p), phase.work), phase.read, phase.write});
+  });
+  return all;
+}
+std::int64_t slices_of(const std::vector<Launch>& all) {
+  std::int64_t slices = 0;
+  for (const Launch& each : all) slices += each.cut.slices;
+  return slices;
+}
+/// The sums of a slice.
+std::int64_t sums_of(const Problem& p, const Cut& cut) {
+  return p.weights() + (p.channels_last() && cut.strips ? 0 : p.O);
+}
+
 std::size_t workspace(const Problem& p, int) {
-  const std::int64_t sums = p.weights() + (p.channels_last() && cut_of(p).strips ? 0 : p.O);
-  return static_cast<std::size_t>(cut_of(p).slices * sums * bytes_of(p.element));
+  const std::vector<Launch> all = launches_of(p);
+  return static_cast<std::size_t>(slices_of(all) * sums_of(p, all[0].cut) * bytes_of(p.element));
 }
 
 template <class T>
@@ -215,10 +249,11 @@ void run_any(const Context& context, const Problem& p, const Arrays& arrays, con
          last);
 }
 
-void run_strips(const Context& context, const Problem& p, const Arrays& arrays, const Cut& cut, float* partials) {
-  const auto* const gradients = static_cast<const float*>(arrays.y);
-  const auto* const x = static_cast<const float*>(arrays.x);
-  with_kernel(p, [&](auto size, auto stride) {
+void run_strips(const Context& context, const Problem& p, const Arrays& arrays, const Launch& of, float* partials) {
+  const Cut& cut = of.cut;
+  const auto* const gradients = static_cast<const float*>(arrays.y) + of.y;
+  const auto* const x = static_cast<const float*>(arrays.x) + of.x;
+  with_kernel(has_phases(p) ? of_phase(p) : p, [&](auto size, auto stride) {
     constexpr int K = size.value, S = stride.value, R = K == 3 ? 4 : 8, V = width<K>;
     if (!p.channels_last())
       return launch(context, Grid(dim3(static_cast<unsigned>(p.C), static_cast<unsigned>(cut.slices)), threads),
@@ -232,15 +267,18 @@ void run_strips(const Context& context, const Problem& p, const Arrays& arrays, 
 
 template <class T>
 void run_as(const Context& context, const Problem& p, const Arrays& arrays, void* workspace) {
-  const Cut cut = cut_of(p);
-  auto* const partials = static_cast<T*>(workspace);
-  if constexpr (std::is_same_v<T, float>) {
-    if (cut.strips) run_strips(context, p, arrays, cut, partials);
+  const std::vector<Launch> all = launches_of(p);
+  auto* partials = static_cast<T*>(workspace);
+  for (const Launch& each : all) {
+    if constexpr (std::is_same_v<T, float>) {
+      if (each.cut.strips) run_strips(context, p, arrays, each, partials);
+    }
+    if (!each.cut.strips) run_any(context, p, arrays, each.cut, partials);
+    partials += each.cut.slices * sums_of(p, each.cut);
   }
-  if (!cut.strips) run_any(context, p, arrays, cut, partials);
-  const bool sums_bias = !(p.channels_last() && cut.strips);
-  sum_slices(context, static_cast<T*>(arrays.weight), static_cast<T*>(arrays.bias), partials, cut.slices, p.weights(),
-             sums_bias ? p.O : 0);
+  const bool sums_bias = !(p.channels_last() && all[0].cut.strips);
+  sum_slices(context, static_cast<T*>(arrays.weight), static_cast<T*>(arrays.bias), static_cast<T*>(workspace),
+             slices_of(all), p.weights(), sums_bias ? p.O : 0);
 }
 
 void run(Context& context, const Problem& p, const Arrays& arrays, int, void* workspace) {
