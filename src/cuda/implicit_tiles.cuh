@@ -154,10 +154,34 @@ __device__ __forceinline__ std::uint32_t read_word(const std::uint8_t* from, int
 template <class Tile, int Unit>
 struct Loader {
   static constexpr int bytes = Unit == 1 ? 4 : Unit, pieces = depth / bytes, step = Tile::threads / pieces;
+  static constexpr int own_rows = Tile::rows / step, own_columns = Tile::columns / step;
+  static constexpr bool holds = own_rows <= 8 && own_columns <= 8;  // what is the same in all stages, in registers
+  static_assert(Tile::rows % step == 0 && Tile::columns % step == 0 && Tile::rows % 8 == 0);
   const Factors& p;
   const Row* rows;
   int first_column;
   int in_line = static_cast<int>(threadIdx.x) % pieces * bytes, line = static_cast<int>(threadIdx.x) / pieces;
+  int place = place_of(line, in_line);
+  Row held[holds ? own_rows : 1] = {};
+  int weights[holds ? own_columns : 1] = {};  ///< where an output channel's begin; below 0: there is none
+
+  /// Once the rows are there.
+  __device__ __forceinline__ void hold() {
+    if constexpr (holds) {
+#pragma unroll
+      for (int j = 0; j < own_rows; ++j) held[j] = rows[line + j * step];
+#pragma unroll
+      for (int j = 0; j < own_columns; ++j) weights[j] = weight_of(j);
+    }
+  }
+  __device__ __forceinline__ int weight_of(int j) const {
+    const int o = first_column + line + j * step;
+    return o < p.O ? o * p.length : -1;
+  }
+  /// Of this thread's j-th line of a stage.
+  __device__ __forceinline__ int place_in(int j) const {
+    return step % 8 == 0 ? place + j * step * depth : place_of(line + j * step, in_line);
+  }
 
   /// An offset in the window: by rows and columns, and from the window's place in x.
   struct Tap {
@@ -196,10 +220,10 @@ struct Loader {
     const bool summed = k < end, zeros = clears || p.padding == 0;  // what padding copies
     if (!summed && !clears) return;
     const Tap tap = tap_of(k);
-#pragma unroll 4
-    for (int i = line; i < Tile::rows; i += step) {
-      const Row row = rows[i];
-      std::uint8_t* const to = stage + place_of(i, in_line);
+#pragma unroll(holds ? own_rows : 4)
+    for (int j = 0; j < own_rows; ++j) {
+      const Row row = holds ? held[holds ? j : 0] : rows[line + j * step];
+      std::uint8_t* const to = stage + place_in(j);
       if (zeros) {
         const bool exists = summed && inside(row, tap);
         copy_ahead<bytes>(to, p.x + (exists ? row.place + tap.shift : 0), exists);
@@ -212,11 +236,11 @@ struct Loader {
     }
   }
   __device__ __forceinline__ void columns_ahead(std::uint8_t* stage, int k, int end) const {
-#pragma unroll 4
-    for (int i = line; i < Tile::columns; i += step) {
-      const int o = first_column + i;
-      const bool exists = k < end && o < p.O;
-      copy_ahead<bytes>(stage + place_of(Tile::rows + i, in_line), p.weight + (exists ? o * p.length + k : 0), exists);
+#pragma unroll(holds ? own_columns : 4)
+    for (int j = 0; j < own_columns; ++j) {
+      const int begin = holds ? weights[holds ? j : 0] : weight_of(j);
+      const bool exists = k < end && begin >= 0;
+      copy_ahead<bytes>(stage + Tile::rows * depth + place_in(j), p.weight + (exists ? begin + k : 0), exists);
     }
   }
 
@@ -311,12 +335,13 @@ __device__ __forceinline__ void run_tile(std::uint8_t* ring, const Product& prod
     rows[i] = {((static_cast<int>(image) * p.H + h) * p.W + w) * p.C, static_cast<short>(exists ? h : -32768),
                static_cast<short>(w)};
   }
-  const Loader<Tile, Unit> loader{p, rows, first_column};
+  Loader<Tile, Unit> loader{p, rows, first_column};
   const int begin = rank * p.per_split, end = min(begin + p.per_split, p.length);
   const int steps = max(0, (end - begin + depth - 1) / depth);
   const auto stage_of = [&](int at) { return ring + at % Tile::stages * Tile::stage_bytes; };
   begin_kernel();
   __syncthreads();
+  loader.hold();
   constexpr int per_row = Tile::columns / 4, step = Tile::threads / per_row, at_once = Tile::finishes;
   const int column = static_cast<int>(threadIdx.x) % per_row * 4, o = first_column + column;
   const Channels channels(product, o < p.O ? o : 0);

@@ -217,7 +217,8 @@ bool fits(const Problem& p) {
 /// Large problems without lanes, but for a few channels of many groups, and for planes that a kernel of their own
 /// takes.
 bool pays(const Problem& p) {
-  constexpr double least = 5e7;  // multiply-adds
+  constexpr double least = 1e7;                          // multiply-adds
+  if (p.channels_last() && p.groups == 1) return false;  // its algorithms fill the lanes of x themselves
   const std::int64_t C = p.C / p.groups, O = p.O / p.groups, lanes = lanes_of(p);
   if ((C % lanes == 0 && O % lanes == 0) || (p.groups > 1 && std::min(C, O) < 8)) return false;
   const auto work = [](const Problem& q) {
