@@ -119,7 +119,12 @@ template <class T>
 struct SgdRule {
   T learning_rate, momentum, dampened, weight_decay;  ///< dampened: 1 - dampening
   bool nesterov, keeps, reads_state;
+  bool skips = false;  ///< the first momentum of a step that does not apply
   __device__ void operator()(T& value, T gradient, T& velocity, T&) const {
+    if (skips) {
+      velocity = 0;
+      return;
+    }
     T step = gradient + weight_decay * value;
     if (keeps) {
       velocity = reads_state ? momentum * velocity + dampened * step : step;
@@ -127,13 +132,6 @@ struct SgdRule {
     }
     value -= learning_rate * step;
   }
-};
-
-/// Of a step that does not apply: its first momentum.
-template <class T>
-struct ZeroMomentum {
-  static constexpr bool reads_state = false;
-  __device__ void operator()(T&, T, T& velocity, T&) const { velocity = 0; }
 };
 
 template <class T>
@@ -151,10 +149,8 @@ __global__ void __launch_bounds__(update_threads)
   begin_kernel();
   auto rule = mine.rule;
   rule.learning_rate = *mine.learning_rate;
-  if (!isnan(rule.learning_rate))
-    update_tensors(mine.tensors, part, rule);
-  else if (rule.keeps && !rule.reads_state)
-    update_tensors(mine.tensors, part, ZeroMomentum<Scalar<T>>{});
+  rule.skips = isnan(rule.learning_rate);
+  if (!rule.skips || (rule.keeps && !rule.reads_state)) update_tensors(mine.tensors, part, rule);
 }
 
 template <class T>
