@@ -90,6 +90,16 @@ struct Window {
   __device__ __forceinline__ int ahead() const { return OfKeys ? mine - begin : begin - mine; }
 };
 
+/// Copies ahead what a query's column needs: its log-sum-exp, and its inner product `step` columns behind.
+template <int Step>
+__device__ __forceinline__ void copy_columns(float* to, const float* log_sum, const float* inner, int from, int count) {
+  if (threadIdx.x >= Step) return;
+  const int at = from + static_cast<int>(threadIdx.x);
+  const bool inside = at < count;
+  copy_async<1>(to + threadIdx.x, log_sum + (inside ? at : 0), inside);
+  copy_async<1>(to + threadIdx.x + Step, inner + (inside ? at : 0), inside);
+}
+
 /// The rows from `first` on, of the keys (OfKeys) or of the queries.
 template <bool OfKeys, class Tile, int Width, int Step, int Warps, int Stages>
 __device__ __forceinline__ void differentiate(const Backward& pass, const Sizes& sizes, int head, int first,
@@ -121,14 +131,7 @@ __device__ __forceinline__ void differentiate(const Backward& pass, const Sizes&
     float* const to = others + from / Step % Stages * 2 * Shape::other;
     copy_tile<Step, Width, threads>(to, OfKeys ? query : key, from, count, sizes.width, sizes.packs);
     copy_tile<Step, Width, threads>(to + Shape::other, OfKeys ? grad : value, from, count, sizes.values, sizes.packs);
-    if constexpr (OfKeys)
-      if (threadIdx.x < Step) {
-        float* const column = of_columns + from / Step % Stages * 2 * Step + threadIdx.x;
-        const int at = from + static_cast<int>(threadIdx.x);
-        const bool inside = at < count;
-        copy_async<1>(column, log_sum + (inside ? at : 0), inside);
-        copy_async<1>(column + Step, inner + (inside ? at : 0), inside);
-      }
+    if constexpr (OfKeys) copy_columns<Step>(of_columns + from / Step % Stages * 2 * Step, log_sum, inner, from, count);
   };
   copy_tile<rows, Width, threads>(own, OfKeys ? key : query, first, own_count, sizes.width, sizes.packs);
   copy_tile<rows, Width, threads>(own_value, OfKeys ? value : grad, first, own_count, sizes.values, sizes.packs);

@@ -109,6 +109,46 @@ struct TensorCores {
   }
 };
 
+/// A sum with bias and activation.
+__device__ __forceinline__ float finished(const Forward& p, float sum, int channel) {
+  const float biased = p.bias == nullptr ? sum : sum + __ldg(p.bias + channel);
+  return p.activation == Activation::none ? biased : clip(biased, p.activation);
+}
+
+/// Each block of the cluster adds its share of the tile, over the blocks in order. `first_channel` is the group's.
+template <class Tile>
+__device__ __forceinline__ void finish_cluster(const Forward& p, float* shared, int rank, int first_row,
+                                               int first_column, int first_channel) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  auto cluster = cooperative_groups::this_cluster();
+  cluster.sync();
+  float* const y = p.y + first_channel;
+  constexpr int per_row = Tile::columns / 4, fours = Tile::rows * per_row;
+  const int share = (fours + p.split - 1) / p.split;
+  for (int e = rank * share + static_cast<int>(threadIdx.x); e < min(fours, (rank + 1) * share); e += Tile::threads) {
+    const int row = e / per_row, column = e % per_row * 4;
+    Pack<float, 4> sum{};
+    for (int other = 0; other < p.split; ++other) {
+      const auto part =
+          load<4>(cluster.map_shared_rank(shared, static_cast<unsigned>(other)) + row * shared_pitch<Tile> + column);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sum.value[i] += part.value[i];
+    }
+    const int position = first_row + row, o = first_column + column;
+    if (position >= p.sizes.positions || o >= p.sizes.O) continue;  // O is a multiple of 4
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sum.value[i] = finished(p, sum.value[i], first_channel + o + i);
+    float* const to = y + position * p.sizes.y_pitch + o;
+    if (p.fours)
+      store(to, sum);
+    else
+#pragma unroll
+      for (int i = 0; i < 4; ++i) to[i] = sum.value[i];
+  }
+  cluster.sync();  // nobody leaves while others read its shared memory
+#endif
+}
+
 template <template <class> class Arithmetic, class Tile>
 __global__ void __launch_bounds__(Tile::threads, Tile::resident) forward_kernel(const __grid_constant__ Forward p) {
   constexpr int depth = Tile::depth, stages = Tile::stages, chunks = depth / 4, step = Tile::threads / chunks;
@@ -189,48 +229,18 @@ __global__ void __launch_bounds__(Tile::threads, Tile::resident) forward_kernel(
     product.add(stage, stage + Tile::rows * pitch<Tile>);
   }
 
-  const auto epilogue = [&](float sum, int o) {
-    const float biased = p.bias == nullptr ? sum : sum + __ldg(p.bias + group * s.O + o);
-    return p.activation == Activation::none ? biased : clip(biased, p.activation);
-  };
-  float* const y = p.y + static_cast<std::int64_t>(group) * s.O;
+  const int first_channel = group * s.O;
   if (p.split == 1) {
+    float* const y = p.y + first_channel;
     product.each([&](int row, int column, float sum) {
       const int position = first_row + row, o = first_column + column;
-      if (position < s.positions && o < s.O) y[position * s.y_pitch + o] = epilogue(sum, o);
+      if (position < s.positions && o < s.O) y[position * s.y_pitch + o] = finished(p, sum, first_channel + o);
     });
     return;
   }
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  // Each block of the cluster adds its share of the tile, over the blocks in order.
   __syncthreads();
   product.each([&](int row, int column, float sum) { shared[row * shared_pitch<Tile> + column] = sum; });
-  auto cluster = cooperative_groups::this_cluster();
-  cluster.sync();
-  constexpr int per_row = Tile::columns / 4, fours = Tile::rows * per_row;
-  const int share = (fours + p.split - 1) / p.split;
-  for (int e = rank * share + static_cast<int>(threadIdx.x); e < min(fours, (rank + 1) * share); e += Tile::threads) {
-    const int row = e / per_row, column = e % per_row * 4;
-    Pack<float, 4> sum{};
-    for (int other = 0; other < p.split; ++other) {
-      const auto part =
-          load<4>(cluster.map_shared_rank(shared, static_cast<unsigned>(other)) + row * shared_pitch<Tile> + column);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) sum.value[i] += part.value[i];
-    }
-    const int position = first_row + row, o = first_column + column;
-    if (position >= s.positions || o >= s.O) continue;  // O is a multiple of 4
-#pragma unroll
-    for (int i = 0; i < 4; ++i) sum.value[i] = epilogue(sum.value[i], o + i);
-    float* const to = y + position * s.y_pitch + o;
-    if (p.fours)
-      store(to, sum);
-    else
-#pragma unroll
-      for (int i = 0; i < 4; ++i) to[i] = sum.value[i];
-  }
-  cluster.sync();  // nobody leaves while others read its shared memory
-#endif
+  finish_cluster<Tile>(p, shared, rank, first_row, first_column, first_channel);
 }
 
 using Wide = ImplicitTile<128, 128, 2, 2, 16, 3, 2>;
