@@ -123,10 +123,10 @@ __global__ void __launch_bounds__(most_threads)
   for (int tap = back ? reach.first : 0; tap < K; tap += back ? S : 1, column += back ? -1 : 1) {
     const bool exists = static_cast<unsigned>(column) < static_cast<unsigned>(work.across.read);
     if (back && !exists) continue;
-    add_row<back, K, S>(sum, read + column, exists, first, work.strip,
+    add_row<back, K, S>(sum, read + column * work.across.read_pitch, exists, first, work.strip,
                         [&](int k) { return Pack<float, 1>{__ldg(own + k * K + tap)}; });
   }
-  finish(to + plane * work.write_image + written * work.strip.write_pitch + at, sum,
+  finish(to + plane * work.write_image + written * work.strip.write_pitch + at * work.across.write_pitch, sum,
          bias == nullptr ? bias : bias + channel, written, work.strip, activation);
 }
 

@@ -110,8 +110,9 @@ __global__ void __launch_bounds__(threads) planar_kernel(float* partials, const 
     const std::int64_t plane = static_cast<std::int64_t>(image) * work.channels + channel;
     const int begin = strip * R, outputs = work.strip.written - begin, first = begin * S - work.strip.pad;
     Pack<float, 1> gradient[R], sum[K * K];
-    load_outputs(gradient, gradients + plane * work.write_image + begin * work.strip.write_pitch + at, outputs,
-                 work.strip.write_pitch);
+    load_outputs(gradient,
+                 gradients + plane * work.write_image + begin * work.strip.write_pitch + at * work.across.write_pitch,
+                 outputs, work.strip.write_pitch);
 #pragma unroll
     for (int i = 0; i < K * K; ++i) sum[i].value[0] = sums[i];
     const float* const read = x + plane * work.read_image + first * work.strip.read_pitch;
@@ -119,7 +120,7 @@ __global__ void __launch_bounds__(threads) planar_kernel(float* partials, const 
     for (int tap = 0; tap < K; ++tap) {
       const int column = at * S - work.across.pad + tap;
       const bool exists = static_cast<unsigned>(column) < static_cast<unsigned>(work.across.read);
-      add_row<K, S>(sum + tap, gradient, outputs, read + column, exists, first, work.strip, K);
+      add_row<K, S>(sum + tap, gradient, outputs, read + column * work.across.read_pitch, exists, first, work.strip, K);
     }
 #pragma unroll
     for (int i = 0; i < K * K; ++i) sums[i] = sum[i].value[0];

@@ -99,7 +99,7 @@ MPI_Datatype type_of(DType dtype) {
     case DType::boolean:
       return MPI_UINT8_T;
   }
-  throw ParallelError(message("mpi: no type for ", dtype));
+  throw ParallelError(message("mpi: no type for dtype ", static_cast<int>(dtype)));
 }
 
 MPI_Op operation(Reduction reduction) {

@@ -36,7 +36,7 @@ ncclDataType_t type_of(DType dtype) {
     case DType::boolean:
       return ncclUint8;
   }
-  throw ParallelError(message("nccl: no type for ", dtype));
+  throw ParallelError(message("nccl: no type for dtype ", static_cast<int>(dtype)));
 }
 
 ncclRedOp_t operation(Reduction reduction) {
