@@ -10,7 +10,7 @@
 // Step. The answer is a JSON object with the median, the 10th and the 90th percentile of the microseconds, the least,
 // the least of the process's processor time, which other programs on the machine disturb less, and the peak of the
 // device's memory in bytes. THREADS in the environment limits the threads of the host; FASTEST allows algorithms that
-// need not repeat.
+// need not repeat; with DECISIONS the answer for a layer names the algorithms that it took.
 
 #include <algorithm>
 #include <chrono>
@@ -117,6 +117,23 @@ nlohmann::json profile(const Run& run, const std::string& line) {
   return {{"us", table.seconds * 1e6 / 3}};
 }
 
+/// Which algorithms the kernels of a call take, as TERN_ALGORITHM names them without the mode.
+class Decisions : public Observer {
+ public:
+  Decisions() { begin(); }
+  ~Decisions() override { end(); }
+  void after(const OperatorCall& call) override {
+    for (const auto& [decision, algorithm] : call.algorithms()) taken[decision] = algorithm;
+  }
+  nlohmann::json taken = nlohmann::json::object();
+};
+
+nlohmann::json decisions_of(const std::function<void()>& call) {
+  Decisions decisions;
+  call();
+  return decisions.taken;
+}
+
 }  // namespace
 
 int main() {
@@ -135,9 +152,14 @@ int main() {
       Device device(mode, {.threads = threads == nullptr ? 0 : std::atoi(threads),
                            .precision = dtype == DType::float32 ? precision_of(precision) : Precision::strict,
                            .deterministic = std::getenv("FASTEST") == nullptr});
-      const Run run = kind == "net" ? net(words, phase, dtype, precision.ends_with("_masters"))
-                                    : recorded(kind, words, dtype, phase == "train");
-      answer = phase == "profile" ? profile(run, line) : measure(device, run, seconds);
+      if (kind == "net") {
+        const Run run = net(words, phase, dtype, precision.ends_with("_masters"));
+        answer = phase == "profile" ? profile(run, line) : measure(device, run, seconds);
+      } else {
+        const Timed layer = timed(kind, words, dtype, phase == "train");
+        answer = measure(device, layer.run, seconds);
+        if (std::getenv("DECISIONS") != nullptr) answer["decisions"] = decisions_of(layer.once);
+      }
     } catch (const std::exception& error) {
       answer = {{"error", error.what()}};
     }

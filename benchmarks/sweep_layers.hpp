@@ -1,6 +1,7 @@
 #pragma once
 // The layers that sweep times: what they are made of, and how they run in a Step.
 
+#include <cmath>
 #include <functional>
 #include <istream>
 #include <map>
@@ -72,13 +73,15 @@ inline Layer conv(Request& of) {
           [=](const Leaves& x) { return operators::conv2d(x[0], x[1], x[2], options); }};
 }
 
+/// Results are of the size of the inputs, as in a trained network.
 inline Layer linear(Request& of) {
   const std::int64_t rows = of.size(), in = of.size(), out = of.size();
   const std::string name = of.word();
   const Activation activation = name == "relu"   ? Activation::relu
                                 : name == "gelu" ? Activation::gelu
                                                  : Activation::none;
-  return {{of.random({rows, in}), of.random({out, in}), of.random({out})},
+  const Tensor weight = operators::mul(of.random({out, in}), 1 / std::sqrt(static_cast<double>(in)));
+  return {{of.random({rows, in}), weight, of.random({out})},
           [=](const Leaves& x) { return operators::linear(x[0], x[1], x[2], activation); }};
 }
 
@@ -226,33 +229,41 @@ inline Layer layer_of(const std::string& kind, Request& request) {
   return found->second(request);
 }
 
-/// A layer as a Step: inference, or forward and the gradients of all leaves.
-inline Run recorded(const std::string& kind, std::istream& words, DType dtype, bool trains) {
+/// A layer: inference, or forward and the gradients of all leaves.
+struct Timed {
+  Run run;                     ///< recorded by a Step
+  std::function<void()> once;  ///< as it is, for observers
+};
+
+inline Timed timed(const std::string& kind, std::istream& words, DType dtype, bool trains) {
   Request request(words, dtype, trains);
   Layer layer = layer_of(kind, request);
   if (!trains) {
-    const auto step = std::make_shared<Step>([layer](const Tensor& x) {
+    const auto infer = [layer](const Tensor& x) {
       const NoGrad none;
       Leaves leaves = layer.leaves;
       leaves[0] = x;
       return layer.forward(leaves);
-    });
-    return [step, x = layer.leaves[0]] { return (*step)(x); };
+    };
+    const auto step = std::make_shared<Step>(infer);
+    return {[step, x = layer.leaves[0]] { return (*step)(x); }, [infer, x = layer.leaves[0]] { (void)infer(x); }};
   }
   for (Tensor& leaf : layer.leaves) leaf.set_requires_grad();
   const Tensor y = layer.forward(layer.leaves);
   const Tensor grad = y.rank() == 4 && request.channels_last
                           ? request.images(y.size(0), y.size(1), y.size(2), y.size(3))
                           : request.random(y.shape());
-  const auto step = std::make_shared<Step>([layer](const std::vector<Tensor>& in) mutable -> std::vector<Tensor> {
+  const Step::Function train = [layer](const std::vector<Tensor>& in) mutable -> std::vector<Tensor> {
     for (Tensor& leaf : layer.leaves) leaf.zero_grad();
     layer.forward(layer.leaves).backward(in[0]);
     return {};
-  });
-  return [step, grad] {
-    (void)step->run_all({grad});
-    return Tensor();
   };
+  const auto step = std::make_shared<Step>(train);
+  return {[step, grad] {
+            (void)step->run_all({grad});
+            return Tensor();
+          },
+          [train, grad] { (void)train({grad}); }};
 }
 
 }  // namespace tern::benchmarks

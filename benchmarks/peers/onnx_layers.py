@@ -61,7 +61,8 @@ def linear(layer):
     nodes = [node("Gemm", "x w b", "y", transB=1)]
     if activation != "none":
         nodes.append(node({"relu": "Relu", "gelu": "Gelu"}[activation], "y", "z"))
-    return one({"x": (rows, i)}, {"w": (o, i), "b": (o,)}, *nodes)
+    weight = np.random.default_rng(2).standard_normal((o, i), dtype=np.float32) / np.float32(i ** 0.5)
+    return one({"x": (rows, i)}, {"w": weight, "b": (o,)}, *nodes)
 
 
 def matmul(layer):

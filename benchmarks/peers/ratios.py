@@ -1,4 +1,5 @@
-"""Reports how a sweep's layers compare: rows of ratio, kind, sort, phase, layer, theirs, how, own and layout."""
+"""Reports how the layers of a sweep compare: rows of ratio, kind, sort, phase, layer, theirs, how, own, layout and
+decisions."""
 
 
 def distribution(rows):
@@ -25,8 +26,9 @@ def report(rows, worst, theirs, unit="us"):
             if column == "kind" and len(phases) > 1:
                 lines += [f"| {value}, {phase} | {distribution([row for row in some if row['phase'] == phase])}"
                           for phase in phases]
-    lines += ["", f"| ratio | phase | layer | {theirs}, {unit} | how | Tern, {unit} | x |", "|---" * 7 + "|"]
+    lines += ["", f"| ratio | phase | layer | {theirs}, {unit} | how | Tern, {unit} | x | algorithms |",
+              "|---" * 8 + "|"]
     for row in sorted(rows, key=lambda row: row["ratio"])[:worst]:
         lines.append(f"| {row['ratio']:.2f} | {row['phase']} | {row['layer']} | {row['theirs']:.1f} | {row['how']} | "
-                     f"{row['own']:.1f} | {row['layout']} |")
+                     f"{row['own']:.1f} | {row['layout']} | {row.get('decisions', '')} |")
     return "\n".join(lines) + "\n"

@@ -132,11 +132,12 @@ def net_of(name, batch, phase, precision):
 class Tern:
     def __init__(self, program, mode, precision, seconds):
         self.program, self.head = program, f"{mode} {precision} {seconds}"
-        self.process, self.peak, self.spent = None, 0, 0.0
+        self.process, self.peak, self.decisions, self.spent = None, 0, "", 0.0
 
     def microseconds(self, request):
         if self.process is None:
-            self.process = subprocess.Popen([self.program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            self.process = subprocess.Popen([self.program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                            env={**os.environ, "DECISIONS": "1"})
         begin = time.perf_counter()
         self.process.stdin.write(f"{self.head} {request}\n")
         self.process.stdin.flush()
@@ -149,6 +150,7 @@ class Tern:
             sys.stderr.write(f"{request}: {answer['error']}\n")
             return float("inf")
         self.peak = answer.get("peak", 0)
+        self.decisions = ", ".join(f"{key}:{value}" for key, value in answer.get("decisions", {}).items())
         return answer["us"]
 
     def close(self):
@@ -197,14 +199,16 @@ def pair(torch_runs, tern, layer, phase):
     if best is not None:
         run = torch_runs.run_of(layer, phase, *best)
         theirs = [timed(run, torch_runs.seconds)]
-    own, layout = min((tern.microseconds(layer.request(phase, layout)), layout) for layout in layer.layouts)
+    own, layout, decisions = min((tern.microseconds(layer.request(phase, layout)), layout, tern.decisions)
+                                 for layout in layer.layouts)
     if run is not None:
         theirs.append(timed(run, torch_runs.seconds))
     del run
     torch_runs.clear()
     how = "none" if best is None else ("graph, " if best[1] else "eager, ") + best[0]
     return {"ratio": statistics.mean(theirs) / own, "kind": layer.kind, "sort": layer.sort, "phase": phase,
-            "layer": str(layer), "theirs": statistics.mean(theirs), "how": how, "own": own, "layout": layout}
+            "layer": str(layer), "theirs": statistics.mean(theirs), "how": how, "own": own, "layout": layout,
+            "decisions": decisions}
 
 
 def wait_for(path, until):

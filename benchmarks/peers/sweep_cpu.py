@@ -44,13 +44,14 @@ def least(run, seconds):
 class Tern:
     def __init__(self, program, threads, seconds):
         self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                        env={**os.environ, "THREADS": str(threads)})
+                                        env={**os.environ, "THREADS": str(threads), "DECISIONS": "1"})
         self.head = f"vectorized strict {seconds}"
 
     def __call__(self, request):
         self.process.stdin.write(f"{self.head} {request}\n")
         self.process.stdin.flush()
-        return json.loads(self.process.stdout.readline())["processor"]
+        answer = json.loads(self.process.stdout.readline())
+        return answer["processor"], ", ".join(f"{key}:{value}" for key, value in answer["decisions"].items())
 
 
 def peers_of(layer, phase, options):
@@ -110,9 +111,10 @@ def measure(options, first):
             continue
         own = {layout: tern(layer.request(phase, layout)) for layout in layer.layouts}
         layout, peer = min(own, key=own.get), min(peers, key=peers.get)
-        rows.append({"index": index, "ratio": peers[peer] / own[layout], "kind": layer.kind, "sort": layer.sort,
-                     "phase": phase, "layer": str(layer), "theirs": peers[peer], "how": peer, "own": own[layout],
-                     "layout": layout})
+        mine, decisions = own[layout]
+        rows.append({"index": index, "ratio": peers[peer] / mine, "kind": layer.kind, "sort": layer.sort,
+                     "phase": phase, "layer": str(layer), "theirs": peers[peer], "how": peer, "own": mine,
+                     "layout": layout, "decisions": decisions})
         print(f"{index} {rows[-1]['ratio']:.2f} {phase} {layer}: {own} {peers}", file=sys.stderr, flush=True)
         if options.rows:
             with open(options.rows, "a") as file:

@@ -1,6 +1,7 @@
 """The layers of drawn_layers.py in PyTorch, in each way that may be the fastest there."""
 
 import contextlib
+import math
 
 import torch
 from torch.nn import attention as backends
@@ -57,7 +58,8 @@ def conv(random, trains, layer):
 def linear(random, trains, layer):
     rows, i, o, name = layer.sizes
     activation = {"none": lambda y: y, "relu": torch.relu_, "gelu": functional.gelu}[name]
-    return (random(rows, i), random(o, i), random(o)), lambda x, w, b: activation(functional.linear(x, w, b))
+    weight = random(o, i) / math.sqrt(i)  # results of the size of the inputs
+    return (random(rows, i), weight, random(o)), lambda x, w, b: activation(functional.linear(x, w, b))
 
 
 def matmul(random, trains, layer):

@@ -25,6 +25,18 @@ inline std::int64_t cache_share(double share) {
   return static_cast<std::int64_t>(share * static_cast<double>(block_bytes()));
 }
 
+/// How many lines at one distance of 4096 bytes the first-level cache holds; 8 where nobody says.
+inline std::int64_t first_level_ways() {
+  static const std::int64_t ways = [] {
+    long known = 0;
+#ifdef _SC_LEVEL1_DCACHE_ASSOC
+    known = sysconf(_SC_LEVEL1_DCACHE_ASSOC);
+#endif
+    return known > 0 ? known : 8;
+  }();
+  return ways;
+}
+
 inline std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 inline std::int64_t round_up(std::int64_t a, std::int64_t b) { return divide_up(a, b) * b; }
 

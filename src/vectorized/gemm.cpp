@@ -11,8 +11,10 @@
 #include <cstring>
 #include <utility>
 
+#include "vectorized/cache.hpp"
 #include "vectorized/dispatched.hpp"
 #include "vectorized/gemm.hpp"
+#include "vectorized/simd.hpp"
 #include "vectorized/transpose.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -199,6 +201,19 @@ TileFunction<T> wide_function(std::int64_t rows) {
   return wide[static_cast<std::size_t>(rows - 1)];
 }
 
+/// `count` <= panel_width elements of a row, into a panel with zeros behind them.
+template <bool ToPanel, class T>
+HWY_INLINE void copy_row(T* to, const T* from, std::int64_t count) {
+  const hn::ScalableTag<T> d;
+  for (int v = 0; v < panel_vectors; ++v, to += lanes<T>(), from += lanes<T>(), count -= lanes<T>()) {
+    const std::int64_t n = std::clamp<std::int64_t>(count, 0, lanes<T>());
+    if constexpr (ToPanel)
+      hn::StoreU(load_first(d, from, n), d, to);
+    else
+      store_first(hn::LoadU(d, from), d, to, n);
+  }
+}
+
 /// A tile whose last columns are missing: computed into a full one, then copied.
 template <class T>
 void edge_tile(TileFunction<T> function, Block<T> block) {
@@ -207,10 +222,8 @@ void edge_tile(TileFunction<T> function, Block<T> block) {
   HWY_ALIGN T bias[width] = {};
   T* const out = block.c;
   const std::int64_t out_row = block.c_row;
-  if (block.accumulate) {
-    for (std::int64_t i = 0; i < block.m; ++i)
-      for (std::int64_t j = 0; j < width; ++j) c[i * width + j] = j < block.n ? out[i * out_row + j] : T{0};
-  }
+  if (block.accumulate)
+    for (std::int64_t i = 0; i < block.m; ++i) copy_row<true>(c + i * width, out + i * out_row, block.n);
   if (block.column_bias != nullptr) {
     std::copy_n(block.column_bias, block.n, bias);
     block.column_bias = bias;
@@ -218,7 +231,7 @@ void edge_tile(TileFunction<T> function, Block<T> block) {
   block.c = c;
   block.c_row = width;
   function(block);
-  for (std::int64_t i = 0; i < block.m; ++i) std::copy_n(c + i * width, block.n, out + i * out_row);
+  for (std::int64_t i = 0; i < block.m; ++i) copy_row<false>(out + i * out_row, c + i * width, block.n);
 }
 
 // ---- moving --------------------------------------------------------------------------------------------------------
@@ -242,8 +255,7 @@ void pack(T* panels, const T* b, std::int64_t b_row, std::int64_t k, std::int64_
       }
     }
     if (rest > 0)
-      for (std::int64_t p = first; p < last; ++p)
-        std::fill(std::copy_n(b + p * b_row + full, rest, to + p * width), to + (p + 1) * width, T{0});
+      for (std::int64_t p = first; p < last; ++p) copy_row<true>(to + p * width, b + p * b_row + full, rest);
   }
 }
 
@@ -299,11 +311,12 @@ template <bool ByRows, class T>
 void multiply_by(const Block<T>& block) {
   constexpr std::int64_t width = panel_vectors * lanes<T>(), wide = wide_vectors * lanes<T>();
   const std::int64_t tiles = (block.m + tile_rows - 1) / tile_rows;
-  // A tile of a that is read often, with strides that are hard on the cache, is copied first.
+  // A tile of a that is read often, with strides that are hard on the cache, is copied first: rows that all fall into
+  // the same lines of it, columns in as many pages.
   HWY_ALIGN T copy[copied_depth * tile_rows];
   const std::int64_t stride_bytes = (ByRows ? block.a_row : block.a_column) * static_cast<std::int64_t>(sizeof(T));
   const bool copied = block.runs == nullptr && block.n >= 4 * width && block.k <= copied_depth &&
-                      (ByRows ? stride_bytes % 1024 == 0 : stride_bytes > 512);
+                      (ByRows ? stride_bytes % 4096 == 0 && tile_rows > first_level_ways() : stride_bytes > 512);
   for (std::int64_t t = 0; t < tiles; ++t) {
     const std::int64_t first = block.m * t / tiles;  // tiles of nearly equal height
     Block<T> part = block;
