@@ -169,8 +169,12 @@ std::int64_t Graph::batch_of(const std::vector<Tensor>& inputs) const {
     for (int d = 0; fits && d < x.rank(); ++d)
       if (const Linear size = value.shape[d]; size.each != 0 && n < 0) n = (x.shape()[d] - size.fixed) / size.each;
     if (fits && x.shape() == value.shape_at(std::max<std::int64_t>(n, 0))) continue;
+    std::string advice;
+    if (own.batch == 0)
+      advice = message("; all sizes of this graph are fixed", own.fixed_by.empty() ? "" : ", since " + own.fixed_by,
+                       ". Trace it with an example of the batch that you need");
     throw ShapeError(message("graph ", own.name, ": input ", value.name, " has shape ", x.shape(), ", expected ",
-                             written_shape(value.shape)));
+                             written_shape(value.shape), advice));
   }
   return std::max<std::int64_t>(n, 0);
 }

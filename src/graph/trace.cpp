@@ -1,13 +1,13 @@
 #include "tern/graph/trace.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
+#include <new>
 #include <optional>
 #include <set>
 #include <tuple>
 
-#include "graph/batch_text.hpp"
+#include "graph/batches.hpp"
 #include "memory/no_memory.hpp"
 #include "tern/autograd/tape.hpp"
 #include "tern/modes/observer.hpp"
@@ -154,82 +154,6 @@ class Tracer final : public operators::OpListener, public Observer {
   int made_ = 0, constants_ = 0, parameters_ = 0;
 };
 
-/// Whether two constants of one dtype and shape have the same bytes.
-bool same_constant(const Tensor& a, const Tensor& b) {
-  if (a.shared_storage() == b.shared_storage()) return true;
-  const operators::Listening nobody(nullptr);
-  const Tensor own = a.detach().contiguous(), other = b.detach().contiguous();
-  return with_type_of(own.dtype(), [&]<class T>(T) {
-    const std::span<const T> left = own.read<T>(), right = other.read<T>();
-    return left.size() == right.size() &&
-           (left.empty() || std::memcmp(left.data(), right.data(), left.size_bytes()) == 0);
-  });
-}
-
-/// Writes the batch into the shapes and attributes of `a`: `b` is the same program at another batch.
-void join(Structure& a, const Structure& b, std::int64_t n, std::int64_t m) {
-  expects<GraphError>(a.nodes.size() == b.nodes.size() && a.values.size() == b.values.size() && a.results == b.results,
-                      "graph: the program does other work for another batch");
-  std::vector<std::vector<Linear>> shapes;
-  for (std::size_t i = 0; i < a.values.size(); ++i) {
-    const Value &own = a.values[i], &other = b.values[i];
-    expects<GraphError>(own.kind == other.kind && own.dtype == other.dtype && own.shape.size() == other.shape.size(),
-                        "graph: the program does other work for another batch");
-    std::vector<Linear> shape;
-    for (std::size_t d = 0; d < own.shape.size(); ++d)
-      shape.push_back(joined_number(own.shape[d].fixed, n, other.shape[d].fixed, m));
-    expects<GraphError>(!own.tensor.defined() || own.shape == other.shape, "graph: a constant has the batch's size");
-    expects<GraphError>(!own.tensor.defined() || same_constant(own.tensor, other.tensor),
-                        "graph: a constant depends on the batch");
-    shapes.push_back(std::move(shape));
-  }
-  std::vector<std::string> texts;
-  for (std::size_t i = 0; i < a.nodes.size(); ++i) {
-    const Node &own = a.nodes[i], &other = b.nodes[i];
-    expects<GraphError>(own.op == other.op && own.inputs == other.inputs && own.results == other.results,
-                        "graph: the program does other work for another batch");
-    const std::string text = own.op->write(own.attributes), changed = other.op->write(other.attributes);
-    texts.push_back(text == changed ? "" : joined_text(text, n, changed, m));
-  }
-  for (std::size_t i = 0; i < a.values.size(); ++i) a.values[i].shape = std::move(shapes[i]);
-  for (std::size_t i = 0; i < a.nodes.size(); ++i) a.nodes[i].by_batch = std::move(texts[i]);
-  a.batch = n;
-}
-
-/// Throws unless `whole`, whose sizes follow the batch, is at batch m what was traced there: any two numbers lie on a
-/// line, also a half that is rounded down, a remainder and a square.
-void check_at(const Structure& whole, const Structure& other, std::int64_t m) {
-  const auto need = [&](bool same) {
-    expects<GraphError>(same, "graph: sizes at a batch of ", m, " are not on the line of the first two");
-  };
-  need(whole.nodes.size() == other.nodes.size() && whole.values.size() == other.values.size() &&
-       whole.results == other.results);
-  for (std::size_t i = 0; i < whole.values.size(); ++i) {
-    const Value &own = whole.values[i], &there = other.values[i];
-    need(own.kind == there.kind && own.shape.size() == there.shape.size() && own.shape_at(m) == there.shape_at(m));
-    need(own.tensor.defined() == there.tensor.defined());
-    need(!own.tensor.defined() || same_constant(own.tensor, there.tensor));
-  }
-  for (std::size_t i = 0; i < whole.nodes.size(); ++i) {
-    const Node &own = whole.nodes[i], &there = other.nodes[i];
-    need(own.op == there.op && own.inputs == there.inputs && own.results == there.results);
-    const std::string text = own.by_batch.empty() ? own.op->write(own.attributes) : text_at(own.by_batch, m);
-    need(text == there.op->write(there.attributes));
-  }
-}
-
-/// The same at one example. There operators may vanish, such as an expand to what is there already, or become a copy;
-/// of such a program the results are compared alone.
-void check_at_one(const Structure& whole, const Structure& other) {
-  bool vanished = whole.nodes.size() != other.nodes.size();
-  for (std::size_t i = 0; !vanished && i < whole.nodes.size(); ++i)
-    vanished = whole.nodes[i].op != other.nodes[i].op && other.nodes[i].op->name() == "copy";
-  if (!vanished) return check_at(whole, other, 1);
-  for (std::size_t i = 0; i < whole.results.size(); ++i)
-    expects<GraphError>(whole.values[whole.results[i]].shape_at(1) == other.values[other.results[i]].shape_at(1),
-                        "graph: another result at a batch of 1");
-}
-
 Structure trace_once(const std::string& name, const Function& function, const std::vector<Tensor>& examples,
                      const TraceRun& run) {
   const NoGrad no_grad;
@@ -256,48 +180,102 @@ std::vector<Tensor> with_rows(const std::vector<Tensor>& examples, std::int64_t 
   return others;
 }
 
-/// Other batches at which the sizes must be where the first two say: near, and, where nothing is computed, far away;
-/// and below, where a size may have reached its limit.
-std::vector<std::int64_t> further(std::int64_t n, bool runs) {
-  std::vector<std::int64_t> batches{n + 11};
-  if (!runs) batches.push_back(n + 1021);
-  if (n > 2) batches.push_back(2);
-  if (n > 1) batches.push_back(1);
-  return batches;
-}
+/// A program that is traced at several batches.
+class Batches {
+ public:
+  Batches(const std::string& name, const Function& function, const std::vector<Tensor>& examples, const TraceRun& run)
+      : name_(name), function_(function), examples_(examples), run_(run), n_(examples[0].size(0)) {}
+
+  /// The graph for any batch; where the program is none, `once` with the reason.
+  Structure joined(const Structure& once) const {
+    Structure fixed = once;
+    const auto keep = [&](std::string reason) {
+      if (reason.starts_with("graph: ")) reason = reason.substr(sizeof("graph:"));
+      if (fixed.fixed_by.empty()) fixed.fixed_by = std::move(reason);
+    };
+    // An operator may hand on its input for the example alone: an expand to one row, or a slice of as many as there
+    // are. The next two batches then say what there is to do.
+    for (const bool next : {false, true}) {
+      try {
+        Structure whole = next ? at(n_ + 1) : once;
+        const std::int64_t n = next ? n_ + 1 : n_;
+        join(whole, at(n + 1), n, n + 1);
+        const std::string reason = check(whole, next);
+        if (reason.empty()) return example_of(std::move(whole));
+        keep(reason);
+      } catch (const GraphError& error) {
+        keep(error.what());
+      } catch (const ShapeError& error) {
+        keep(error.what());
+      }
+    }
+    return fixed;
+  }
+
+ private:
+  Structure at(std::int64_t rows) const {
+    return rows == n_ ? trace_once(name_, function_, examples_, run_)
+                      : trace_once(name_, function_, with_rows(examples_, rows, run_.runs), run_);
+  }
+
+  /// Other batches at which the graph has to do what the program does: any two sizes lie on a line, also a half that is
+  /// rounded down, a remainder and a square. Near, and, where nothing is computed, far away; and below, where a size
+  /// may have reached its limit.
+  std::string check(const Structure& whole, bool next) const {
+    std::vector<std::int64_t> batches{n_ + 11};
+    if (!run_.runs) batches.insert(batches.end(), {n_ + 1021, n_ + 1'000'003});
+    for (const std::int64_t few : {3, 2, 1, 0})
+      if (few < n_) batches.push_back(few);
+    if (next) batches.push_back(n_);
+    for (const std::int64_t rows : batches)
+      if (const std::string reason = difference(whole, rows); !reason.empty())
+        return message("at a batch of ", rows, ' ', reason);
+    return "";
+  }
+
+  std::string difference(const Structure& whole, std::int64_t rows) const {
+    const auto traced = [&](const auto& trace) -> std::optional<Structure> {
+      try {
+        return trace();
+      } catch (const NoElements&) {
+        throw;
+      } catch (const Error&) {
+        return {};
+      } catch (const std::bad_alloc&) {
+        return {};
+      }
+    };
+    const auto program = traced([&] { return at(rows); });
+    const bool may_throw = rows == 0 || rows > n_ + 1000;  // for want of examples, or of memory
+    if (program ? difference_at(whole, *program, rows).empty() : may_throw) return "";
+    // Operators may vanish there, in the program and in the graph.
+    const Graph graph(whole);
+    const auto run = [&](const std::vector<Tensor>& x) { return graph.run(x); };
+    const auto own = traced([&] { return trace_once(name_, run, with_rows(examples_, rows, run_.runs), run_); });
+    if (!program) return own ? "the program throws, and the graph does not" : "";
+    return own ? difference_of_work(*own, *program) : "the graph throws, and the program does not";
+  }
+
+  /// The same graph with the example's batch as its own.
+  Structure example_of(Structure whole) const {
+    for (Node& node : whole.nodes) node.attributes = whole.attributes_at(node, n_);
+    whole.batch = n_;
+    return whole;
+  }
+
+  const std::string& name_;
+  const Function& function_;
+  const std::vector<Tensor>& examples_;
+  const TraceRun& run_;
+  std::int64_t n_;
+};
 
 Structure traced(const std::string& name, const Function& function, const std::vector<Tensor>& examples, bool batch,
                  const TraceRun& run) {
-  Structure structure = trace_once(name, function, examples, run);
+  const Structure once = trace_once(name, function, examples, run);
   const auto follows = [&](const Tensor& x) { return x.rank() > 0 && x.size(0) == examples[0].size(0); };
-  if (!batch || examples.empty() || examples[0].numel() == 0 || !std::ranges::all_of(examples, follows))
-    return structure;
-  const auto at = [&](std::int64_t rows) {
-    return trace_once(name, function, with_rows(examples, rows, run.runs), run);
-  };
-  const std::int64_t n = examples[0].size(0);
-  Structure whole = structure;
-  try {
-    join(whole, at(n + 1), n, n + 1);
-  } catch (const GraphError&) {  // all sizes stay fixed
-    return structure;
-  } catch (const ShapeError&) {  // the program takes this batch alone
-    return structure;
-  }
-  for (const std::int64_t rows : further(n, run.runs)) {
-    std::optional<Structure> other;
-    try {
-      other = at(rows);
-    } catch (const Error&) {  // not for the program, which will say so
-      continue;
-    }
-    try {
-      rows == 1 ? check_at_one(whole, *other) : check_at(whole, *other, rows);
-    } catch (const GraphError&) {
-      return structure;
-    }
-  }
-  return whole;
+  if (!batch || examples.empty() || examples[0].numel() == 0 || !std::ranges::all_of(examples, follows)) return once;
+  return Batches(name, function, examples, run).joined(once);
 }
 
 /// Without running its operators, unless an operator needs the elements of a result: of a matrix to invert, of a mask

@@ -52,7 +52,8 @@ bool check_slices(const RandomProgram& program, const graph::Graph& graph, std::
   return recording.in_slices();
 }
 
-/// Random programs keep their bits in the mode of the scope under passes in any order, and as programs.
+/// Random programs keep their bits in the mode of the scope under passes in any order, and as programs, at the batch of
+/// their example and at others.
 void check_programs(const std::string& name, std::uint64_t count) {
   const Device device{name};
   const NoGrad no_grad;
@@ -60,8 +61,10 @@ void check_programs(const std::string& name, std::uint64_t count) {
   const std::uint64_t first = number_from("TERN_TEST_FIRST_PROGRAM", 0);
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
     const RandomProgram program(seed);
-    const graph::Graph graph = graph::trace(program, images(2, seed));
+    const std::int64_t example = seed % 3 == 2 ? 1 + static_cast<std::int64_t>(seed % 4) : 2;
+    const graph::Graph graph = graph::trace(program, images(example, seed));
     INFO(name << ", seed " << seed << '\n' << graph.text());
+    REQUIRE(graph.structure().batch == example);
     graph::Structure structure = graph.structure();
     std::mt19937_64 dice(seed);
     for (int i = 0; i < 5; ++i) switch (dice() % 5) {
@@ -82,7 +85,7 @@ void check_programs(const std::string& name, std::uint64_t count) {
       }
     const graph::Graph rewritten(structure);
     const graph::Program ready(graph, {.fold = false});
-    for (const std::int64_t n : {2, 3}) {
+    for (const std::int64_t n : {std::int64_t{1}, std::int64_t{2}, 3 + static_cast<std::int64_t>(seed % 13)}) {
       const std::vector<Tensor> x = images(n, seed + 100);
       const std::vector<Tensor> expected = program(x);
       INFO("batch " << n << '\n' << rewritten.text());

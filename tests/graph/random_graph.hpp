@@ -31,7 +31,7 @@ class RandomProgram {
       const std::size_t back = static_cast<std::size_t>(roll(3) == 0 ? roll(static_cast<int>(values.size())) : 0);
       const Tensor x = values[values.size() - 1 - back];
       values.push_back(
-          made(roll(19), roll(3), x, values[static_cast<std::size_t>(roll(static_cast<int>(values.size())))]));
+          made(roll(20), roll(3), x, values[static_cast<std::size_t>(roll(static_cast<int>(values.size())))]));
     }
     std::vector<Tensor> results{values.back()};
     if (roll(3) == 0) results.push_back(values[static_cast<std::size_t>(roll(static_cast<int>(values.size())))]);
@@ -90,8 +90,12 @@ class RandomProgram {
           return op::mul(op::sub(which == 0 ? op::add(norm, conv) : norm, x), column_);
         }
         [[fallthrough]];
-      default:
+      case 18:
         return op::sub(x, op::mean(x, {2, 3}, true));
+      default:  // along the batch
+        if (which == 0) return op::sub(x, op::mean(x, {0}, true));
+        return which == 1 ? op::add(x, op::expand(other.slice(0, 0, 1), x.shape()))
+                          : op::cat({other.slice(0, 0, 1), x.slice(0, 1, x.size(0))}, 0);
     }
   }
 

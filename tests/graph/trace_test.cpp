@@ -226,6 +226,38 @@ TEST_CASE("trace: sizes that follow the batch are written as such, others are fi
       graph::trace([&](const std::vector<Tensor>& in) { return std::vector{single(in[0])}; }, {numbers({2, 6})});
   CHECK(several.structure().batch == 0);
   CHECK_THROWS_AS(several(numbers({1, 6})), ShapeError);
+  // Other work for one example, where an expand hands on its input: the rows behind the first, and none there.
+  const auto behind = [](const std::vector<Tensor>& in) {
+    const Tensor x = op::expand(op::mean(in[0], {0}, true), in[0].shape());
+    return std::vector{op::add(in[0], op::sum(x.slice(0, std::min<std::int64_t>(1, x.size(0) - 1), 100), {0}, true))};
+  };
+  const graph::Graph rows = graph::trace(behind, {numbers({2, 6})});
+  CHECK(rows.structure().batch == 0);
+  CHECK_THROWS_WITH(rows(numbers({1, 6})), ContainsSubstring("at a batch of 1 the program calls sum") &&
+                                               ContainsSubstring("Trace it with an example"));
+  CHECK(difference_of({graph::trace(behind, {numbers({1, 6})})(numbers({1, 6}))}, behind({numbers({1, 6})})) == "");
+  // A constant that is another part of the same tensor.
+  const Tensor both = numbers({2, 6}), even = both.slice(0, 0, 1), odd = both.slice(0, 1, 2);
+  const graph::Graph parts = traced([&](const Tensor& x) { return op::add(x, x.size(0) % 2 == 0 ? even : odd); });
+  CHECK(parts.structure().batch == 0);
+  CHECK_THROWS_AS(parts(numbers({3, 6})), ShapeError);
+  // Operators that hand on their input at the example's batch, and not at others.
+  const auto widened = [](const std::vector<Tensor>& in) {
+    const Tensor x = op::expand(op::max(in[0], {0}, true), in[0].shape());
+    return std::vector{op::add(in[0], x.slice(0, 0, 3))};
+  };
+  for (const std::int64_t n : {1, 2, 3}) {
+    const graph::Graph wide = graph::trace(widened, {numbers({n, 6})});
+    INFO(wide.text());
+    CHECK(wide.structure().batch == 0);
+    CHECK(difference_of({wide(numbers({n, 6}))}, widened({numbers({n, 6})})) == "");
+  }
+  const auto whole = [](const std::vector<Tensor>& in) {
+    return std::vector{op::add(in[0], op::expand(op::max(in[0], {0}, true), in[0].shape()).contiguous())};
+  };
+  const graph::Graph one = graph::trace(whole, {numbers({1, 6})});
+  CHECK(one.structure().batch == 1);
+  for (const std::int64_t n : {1, 2, 7}) CHECK(difference_of({one(numbers({n, 6}))}, whole({numbers({n, 6})})) == "");
   // A copy in place of the slice that holds all of one example.
   const graph::Graph last =
       graph::trace([](const std::vector<Tensor>& in) { return std::vector{op::copy(in[0].slice(0, -1, 1 << 20))}; },

@@ -60,7 +60,8 @@ struct Node {
 /// Plain data: passes rewrite it. Nodes stand in an order in which they can run.
 struct Structure {
   std::string name = "graph";
-  std::int64_t batch = 0;  ///< of the example; 0: all sizes are fixed
+  std::int64_t batch = 0;     ///< of the example; 0: all sizes are fixed
+  std::string fixed_by = {};  ///< why a trace left them fixed; empty: it did not, or nobody knows
   std::vector<Value> values;
   std::vector<Node> nodes;
   std::vector<int> inputs, results;
