@@ -20,6 +20,27 @@ void copy_view(Tensor to, Tensor from) {
   to.copy_(from);
 }
 
+namespace {
+
+// The elements of a host tensor that is written again for each call go straight to the recording's; its own copy in the
+// memory stays stale. Returns whether they did.
+bool renew(const Tensor& to, const Tensor& from, Scope& scope) {
+  Memory& memory = *scope.context.memory;
+  Storage& source = from.storage();
+  const bool rewritten = source.pointer_in(memory) != nullptr && !source.valid_in(memory);
+  if (!rewritten || memory.host_accessible() || !source.valid_in(host_memory()) || observed()) return false;
+  if (!from.is_contiguous() || !to.is_contiguous() || from.dtype() != to.dtype() || from.shape() != to.shape())
+    return false;
+  const std::size_t size = size_of(from.dtype()), bytes = static_cast<std::size_t>(from.numel()) * size;
+  if (bytes != to.storage().bytes()) return false;
+  const auto* const bytes_of_host = static_cast<const std::byte*>(source.read_host());
+  memory.copy_in(to.storage().write(scope), bytes_of_host + static_cast<std::size_t>(from.offset()) * size, bytes,
+                 scope.context.stream);
+  return true;
+}
+
+}  // namespace
+
 // A replay overwrites an earlier call's result, so this returns true while the result still has handles; a new
 // recording then returns copies.
 bool Plan::held(const std::vector<Tensor>& inputs) {
@@ -99,7 +120,7 @@ bool Plan::prepare(const std::vector<Tensor>& inputs, Scope& scope) {
     const bool same = known && known.get() == &source && input.copied_version == source.version() &&
                       input.copied_offset == inputs[i].offset();
     if (same) continue;
-    copy_view(input.recorded, inputs[i]);
+    if (!renew(input.recorded, inputs[i], scope)) copy_view(input.recorded, inputs[i]);
     input.copied_from = inputs[i].shared_storage();
     input.copied_version = source.version();
     input.copied_offset = inputs[i].offset();

@@ -312,6 +312,28 @@ TEST_CASE("replay: nothing is copied while nobody holds a result", "[device]") {
   }
 }
 
+TEST_CASE("replay: what the host writes for each call goes to the recording alone", "[device]") {
+  const Device device(testing::replaying_mode());
+  const Memory& memory = *current_scope().mode->memory;
+  Step step([](const Tensor& x) { return op::mul(x, 2.0); });
+  Tensor x = ones({4, 3});
+  for (int i = 0; i < 6; ++i) {
+    const std::span<float> values = x.write<float>();
+    for (std::size_t at = 0; at < 12; ++at) values[at] = static_cast<float>(100 * i) + static_cast<float>(at);
+    // Rows from the middle on are another input, with a recording of its own.
+    const bool part = i % 2 == 1;
+    const Tensor row = x.slice(0, 1, 3);
+    const std::vector<double> doubled = step(part ? row : x).values();
+    std::vector<double> expected = (part ? row : x).values();
+    for (double& value : expected) value *= 2;
+    CHECK(doubled == expected);
+    if (i > 3) CHECK(x.storage().valid_in(memory) == memory.host_accessible());
+  }
+  CHECK(step.replays() == 4);
+  CHECK(op::sum(x).values() == std::vector<double>{12 * 500 + 66});
+  CHECK(step(x).values()[11] == 1022);
+}
+
 TEST_CASE("replay: a result has no graph, in any mode", "[device]") {
   for (const char* name : {"sequential", "vectorized", "replaying"}) {
     const Device device(std::string(name) == "replaying" ? testing::replaying_mode() : mode(name));
