@@ -84,6 +84,36 @@ Tensor fused(const Tensor& query, const Tensor& key, const Tensor& value, const 
   return out;
 }
 
+/// How many of the last leading dimensions belong to the queries alone: their keys and values are the same.
+std::int64_t shared_dimensions(const Tensor& query, const Tensor& key, const Tensor& value) {
+  const auto one = [](const Tensor& x, std::int64_t from_end) {
+    return x.rank() < from_end + 2 || x.size(-2 - from_end) == 1;
+  };
+  std::int64_t shared = 0, times = 1;
+  for (; shared + 2 < query.rank() && one(key, shared + 1) && one(value, shared + 1); ++shared)
+    times *= query.size(-3 - shared);
+  return times == 1 ? 0 : shared;
+}
+
+/// Attention without causality whose last `shared` leading dimensions are the queries' alone: more queries of the same
+/// keys, which are not copied.
+Tensor joined(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options,
+              std::int64_t shared) {
+  const Shape& of = query.shape();
+  const auto rows = of.begin() + (of.rank() - 2 - shared);
+  Shape together(of.begin(), rows), whole(of.begin(), of.end() - 1);
+  together.push_back(element_count(Shape(rows, of.end() - 1)));
+  together.push_back(query.size(-1));
+  whole.push_back(value.size(-1));
+  const auto without = [&](const Tensor& x) {
+    Shape shape(x.shape().begin(), x.shape().end() - 2 - std::min<std::int64_t>(shared, x.rank() - 2));
+    shape.push_back(x.size(-2));
+    shape.push_back(x.size(-1));
+    return x.reshape(shape);
+  };
+  return scaled_dot_product_attention(query.reshape(together), without(key), without(value), options).reshape(whole);
+}
+
 }  // namespace
 
 Tensor attention_weights(const Tensor& scores) {
@@ -112,6 +142,8 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   if (!mask.defined()) {
     const auto leading = [](const Tensor& x) { return Shape(x.shape().begin(), x.shape().end() - 2); };
     const Shape lead = broadcast(op, broadcast(op, leading(query), leading(key)), leading(value));
+    if (const std::int64_t shared = shared_dimensions(query, key, value); shared > 0 && !options.is_causal)
+      return joined(query, key, value, options, shared);
     const kernels::ScaledDotProduct sizes{element_count(lead), queries, keys, query.size(-1), value.size(-1), scale,
                                           options.is_causal};
     const bool some = sizes.heads > 0 && queries > 0 && sizes.width > 0 && sizes.values > 0;

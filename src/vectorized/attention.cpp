@@ -1,14 +1,17 @@
 // Attention of a tile of queries against a block of keys at a time: only a tile's scores are stored (Milakov and
-// Gimelshein, 2018; Dao and others, 2022). Forward divides the work by tiles, backward by heads.
+// Gimelshein, 2018; Dao and others, 2022). Forward divides the work by tiles, backward by heads and keys.
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <string_view>
 
 #include "kernels/choice.hpp"
 #include "kernels/gradient.hpp"
 #include "vectorized/attention_rows.hpp"
+#include "vectorized/attention_streamed.hpp"
 #include "vectorized/cache.hpp"
+#include "vectorized/chains.hpp"
 #include "vectorized/gemm.hpp"
 #include "vectorized/parallel.hpp"
 #include "vectorized/vectorized.hpp"
@@ -20,17 +23,23 @@ using kernels::ScaledDotProduct;
 
 constexpr const char* decision = "attention";
 constexpr std::int64_t key_block = 256;
-/// Backward divides by heads: with fewer of them, attention is composed of products, which divide by rows.
-constexpr std::int64_t least_heads = 8;
+/// Backward divides by heads; with fewer of them also by keys, in parts of at least this many.
+constexpr std::int64_t least_heads = 8, least_keys = 64;
 
 using Algorithm = kernels::Algorithm<ScaledDotProduct, kernels::NoArrays>;
-constexpr Algorithm fused_first{.name = "fused",
-                                .fits = [](const ScaledDotProduct& sizes) { return sizes.heads >= least_heads; }};
-constexpr Algorithm composed{.name = "composed"}, fused_last{.name = "fused"};
-constexpr std::array algorithms{&fused_first, &composed, &fused_last};
+constexpr Algorithm streamed{.name = "streamed", .fits = streams}, fused{.name = "fused"}, composed{.name = "composed"};
+constexpr std::array algorithms{&streamed, &fused, &composed};
+
+const char* chosen(const Context& context, const ScaledDotProduct& sizes) {
+  return kernels::chosen_by_rule<ScaledDotProduct, kernels::NoArrays>(context, decision, algorithms, sizes)
+      .algorithm->name;
+}
 
 bool fuses(const Context& context, const ScaledDotProduct& sizes) {
-  return kernels::fuses<ScaledDotProduct>(context, decision, algorithms, sizes);
+  const char* const name = chosen(context, sizes);
+  if (std::string_view(name) != composed.name) return true;
+  took_algorithm(context, decision, name);
+  return false;
 }
 
 /// The parts of one thread's scratch, each on its own cache lines.
@@ -62,15 +71,15 @@ struct Tiles {
   T scale = static_cast<T>(sizes.scale);
 
   std::int64_t panels(std::int64_t k, std::int64_t n) const { return k * round_up(n, gemm.panel_width); }
-  /// The number of keys that a query sees from `first` on.
-  std::int64_t seen(std::int64_t query, std::int64_t first, std::int64_t count) const {
-    return sizes.causal ? std::clamp<std::int64_t>(query + 1 - first, 0, count) : count;
-  }
-  /// Calls visit(first, count) for each block of keys that the queries up to `last` see.
+  /// Calls visit(first, count) for each block of the keys from `begin` to `end` that the queries up to `last` see.
   template <class Visit>
-  void for_blocks(std::int64_t last, const Visit& visit) const {
-    const std::int64_t end = seen(last, 0, sizes.keys);
-    for (std::int64_t first = 0; first < end; first += block) visit(first, std::min(block, sizes.keys - first));
+  void for_blocks(std::int64_t last, std::int64_t begin, std::int64_t end, const Visit& visit) const {
+    const std::int64_t seen = sizes.causal ? std::min(last + 1, end) : end;
+    for (std::int64_t first = begin; first < seen; first += block) visit(first, std::min(block, end - first));
+  }
+  /// The scores of `rows` queries with `count` keys.
+  ScoredRows scored(std::int64_t first_query, std::int64_t m, std::int64_t first_key, std::int64_t count) const {
+    return {m, block, count, sizes.causal ? first_query + 1 - first_key : count, sizes.causal};
   }
   double nanoseconds() const {
     const double pairs = static_cast<double>(sizes.queries) * static_cast<double>(sizes.keys);
@@ -105,7 +114,7 @@ struct Tiles {
                    .c_row = c_row,
                    .accumulate = accumulate});
   }
-  /// scores [m, count] of rows with the keys (values) from `first` on, which are in panels of columns.
+  /// scores [m, count] of rows with the keys (values) from `first` on of those in panels of columns.
   void score(T* scores, const Rows& a, const T* panels_of_keys, std::int64_t first, std::int64_t m,
              std::int64_t count) const {
     multiply(scores, block, a, {panels_of_keys + first * a.pitch, a.pitch * gemm.panel_width}, {m, count, a.pitch},
@@ -116,6 +125,10 @@ struct Tiles {
 template <class T>
 void attention(Context& context, T* out, T* log_sum, const T* query, const T* key, const T* value,
                const ScaledDotProduct& sizes) {
+  if (chosen(context, sizes) == streamed.name) {
+    took_algorithm(context, decision, streamed.name);
+    return streamed_attention(context, out, log_sum, query, key, value, sizes);
+  }
   took_algorithm(context, decision, "fused");
   const Tiles<T> t{sizes};
   struct Own {
@@ -151,19 +164,14 @@ void attention(Context& context, T* out, T* log_sum, const T* query, const T* ke
       const std::int64_t first_row = head * sizes.queries + first_query;
       t.row.scale(own.queries, query + first_row * sizes.width, t.scale, rows * sizes.width);
       T* const result = out + first_row * sizes.values;
-      std::fill_n(result, rows * sizes.values, T(0));
       std::fill_n(own.running, rows, RunningSoftmax<T>{});
-      t.for_blocks(first_query + rows - 1, [&](std::int64_t first, std::int64_t count) {
+      t.for_blocks(first_query + rows - 1, 0, sizes.keys, [&](std::int64_t first, std::int64_t count) {
         t.score(own.scores, {own.queries, sizes.width}, own.keys, first, rows, count);
-        for (std::int64_t i = 0; i < rows; ++i) {
-          T* const row = own.scores + i * t.block;
-          const std::int64_t seen = t.seen(first_query + i, first, count);
-          if (seen > 0) t.row.weigh(row, seen, own.running[i], result + i * sizes.values, sizes.values);
-          std::fill(row + seen, row + count, T(0));
-        }
+        t.row.weigh(own.scores, t.scored(first_query, rows, first, count), own.running, first == 0 ? nullptr : result,
+                    sizes.values);
         t.multiply(result, sizes.values, {own.scores, t.block},
                    {own.values + first * t.gemm.panel_width, sizes.keys * t.gemm.panel_width},
-                   {rows, sizes.values, count}, true);
+                   {rows, sizes.values, count}, first > 0);
       });
       for (std::int64_t i = 0; i < rows; ++i) {
         const RunningSoftmax<T>& running = own.running[i];
@@ -175,79 +183,103 @@ void attention(Context& context, T* out, T* log_sum, const T* query, const T* ke
   });
 }
 
+/// Adds the gradients of queries that parts of the keys came to, in their order, and scales them.
+template <class T>
+void add_parts(const Tiles<T>& t, T* grad_query, const T* further, std::int64_t parts, std::int64_t begin,
+               std::int64_t end) {
+  const std::int64_t count = t.sizes.heads * t.sizes.queries * t.sizes.width;
+  for (std::int64_t part = 1; part < parts; ++part)
+    add_chain(grad_query + begin, 0, further + (part - 1) * count + begin, 0, 1, end - begin);
+  t.row.scale(grad_query + begin, grad_query + begin, t.scale, end - begin);
+}
+
 template <class T>
 void attention_backward(Context& context, T* grad_query, T* grad_key, T* grad_value, const T* grad_out, const T* query,
                         const T* key, const T* value, const T* out, const T* log_sum, const ScaledDotProduct& sizes) {
+  if (chosen(context, sizes) == streamed.name) {
+    took_algorithm(context, decision, streamed.name);
+    return streamed_attention_backward(context, grad_query, grad_key, grad_value, grad_out, query, key, value, out,
+                                       log_sum, sizes);
+  }
   took_algorithm(context, decision, "fused");
-  const Tiles<T> t{sizes};
+  Tiles<T> t{sizes};
+  const std::int64_t wanted =
+      std::min(divide_up(least_heads, sizes.heads), std::max<std::int64_t>(sizes.keys / least_keys, 1));
+  const std::int64_t part_keys = round_up(divide_up(sizes.keys, wanted), t.gemm.panel_width);
+  const std::int64_t parts = divide_up(sizes.keys, part_keys);
+  t.block = std::min(t.block, part_keys);
   struct Own {
     T *transposed_keys, *keys, *transposed_values;  // panels of a head
     T *queries, *query_panels, *grad_panels;        // of a tile
     T *weights, *grads, *inner;
   };
   const auto own_of = [&](T* begin, std::int64_t* count) {
-    Parts<T> parts(begin);
-    const Own own{.transposed_keys = parts.take(t.panels(sizes.width, sizes.keys)),
-                  .keys = parts.take(t.panels(sizes.keys, sizes.width)),
-                  .transposed_values = parts.take(t.panels(sizes.values, sizes.keys)),
-                  .queries = parts.take(t.rows * sizes.width),
-                  .query_panels = parts.take(t.panels(t.rows, sizes.width)),
-                  .grad_panels = parts.take(t.panels(t.rows, sizes.values)),
-                  .weights = parts.take(t.rows * t.block),
-                  .grads = parts.take(t.rows * t.block),
-                  .inner = parts.take(t.rows)};
-    if (count != nullptr) *count = parts.count();
+    Parts<T> parts_of(begin);
+    const Own own{.transposed_keys = parts_of.take(t.panels(sizes.width, part_keys)),
+                  .keys = parts_of.take(t.panels(part_keys, sizes.width)),
+                  .transposed_values = parts_of.take(t.panels(sizes.values, part_keys)),
+                  .queries = parts_of.take(t.rows * sizes.width),
+                  .query_panels = parts_of.take(t.panels(t.rows, sizes.width)),
+                  .grad_panels = parts_of.take(t.panels(t.rows, sizes.values)),
+                  .weights = parts_of.take(t.rows * t.block),
+                  .grads = parts_of.take(t.rows * t.block),
+                  .inner = parts_of.take(t.rows)};
+    if (count != nullptr) *count = parts_of.count();
     return own;
   };
   std::int64_t each = 0;
   own_of(nullptr, &each);
+  const std::int64_t all_queries = sizes.heads * sizes.queries * sizes.width;
   const int threads = useful_threads(context, static_cast<double>(sizes.heads) * 2.5 * t.nanoseconds());
-  const Scratch scratch(context, static_cast<std::size_t>(each * threads) * sizeof(T));
+  const std::int64_t further = grad_query == nullptr ? 0 : (parts - 1) * all_queries;
+  const Scratch scratch(context, static_cast<std::size_t>(each * threads + further) * sizeof(T));
+  T* const partial = scratch.as<T>() + each * threads;
   const std::int64_t panel = t.gemm.panel_width;
-  parallel(threads, [&](const Team& team) {
+  parallel_phases(threads, grad_query == nullptr ? 1 : 2, [&](const Team& team, int phase) {
+    if (phase == 1)
+      return add_parts(t, grad_query, partial, parts, team.begin(all_queries, 16), team.end(all_queries, 16));
     const Own own = own_of(scratch.as<T>() + each * team.index, nullptr);
-    for (std::int64_t head = team.begin(sizes.heads); head < team.end(sizes.heads); ++head) {
-      const T* const own_key = key + head * sizes.keys * sizes.width;
-      t.gemm.pack_transposed(own.transposed_keys, own_key, sizes.width, sizes.width, sizes.keys);
-      t.gemm.pack(own.keys, own_key, sizes.width, sizes.keys, sizes.width);
-      t.gemm.pack_transposed(own.transposed_values, value + head * sizes.keys * sizes.values, sizes.values,
-                             sizes.values, sizes.keys);
-      T* const to_key = grad_key == nullptr ? nullptr : grad_key + head * sizes.keys * sizes.width;
-      T* const to_value = grad_value == nullptr ? nullptr : grad_value + head * sizes.keys * sizes.values;
-      if (to_key != nullptr) std::fill_n(to_key, sizes.keys * sizes.width, T(0));
-      if (to_value != nullptr) std::fill_n(to_value, sizes.keys * sizes.values, T(0));
+    for (std::int64_t item = team.begin(sizes.heads * parts); item < team.end(sizes.heads * parts); ++item) {
+      const std::int64_t head = item / parts, begin = item % parts * part_keys;
+      const std::int64_t end = std::min(begin + part_keys, sizes.keys), keys = end - begin;
+      const std::int64_t first_key = head * sizes.keys + begin;
+      t.gemm.pack_transposed(own.transposed_keys, key + first_key * sizes.width, sizes.width, sizes.width, keys);
+      t.gemm.pack(own.keys, key + first_key * sizes.width, sizes.width, keys, sizes.width);
+      t.gemm.pack_transposed(own.transposed_values, value + first_key * sizes.values, sizes.values, sizes.values, keys);
+      T* const to_key = grad_key == nullptr ? nullptr : grad_key + first_key * sizes.width;
+      T* const to_value = grad_value == nullptr ? nullptr : grad_value + first_key * sizes.values;
+      if (to_key != nullptr) std::fill_n(to_key, keys * sizes.width, T(0));
+      if (to_value != nullptr) std::fill_n(to_value, keys * sizes.values, T(0));
+      T* const to_queries = begin == 0 ? grad_query : partial + (item % parts - 1) * all_queries;
       for (std::int64_t first_query = 0; first_query < sizes.queries; first_query += t.rows) {
         const std::int64_t rows = std::min(t.rows, sizes.queries - first_query);
         const std::int64_t first_row = head * sizes.queries + first_query;
+        T* const to_query = grad_query == nullptr ? nullptr : to_queries + first_row * sizes.width;
+        if (sizes.causal && first_query + rows <= begin) {  // they see none of these keys
+          if (to_query != nullptr) std::fill_n(to_query, rows * sizes.width, T(0));
+          continue;
+        }
         const T* const grad = grad_out + first_row * sizes.values;
-        T* const to_query = grad_query == nullptr ? nullptr : grad_query + first_row * sizes.width;
         t.row.scale(own.queries, query + first_row * sizes.width, t.scale, rows * sizes.width);
         t.gemm.pack(own.query_panels, own.queries, sizes.width, rows, sizes.width);
         t.gemm.pack(own.grad_panels, grad, sizes.values, rows, sizes.values);
-        for (std::int64_t i = 0; i < rows; ++i)
-          own.inner[i] = t.row.inner(grad + i * sizes.values, out + (first_row + i) * sizes.values, sizes.values);
-        t.for_blocks(first_query + rows - 1, [&](std::int64_t first, std::int64_t count) {
-          t.score(own.weights, {own.queries, sizes.width}, own.transposed_keys, first, rows, count);
-          t.score(own.grads, {grad, sizes.values}, own.transposed_values, first, rows, count);
-          for (std::int64_t i = 0; i < rows; ++i) {
-            T *const weights = own.weights + i * t.block, *const grads = own.grads + i * t.block;
-            const std::int64_t seen = t.seen(first_query + i, first, count);
-            t.row.weigh_again(weights, seen, log_sum[first_row + i]);
-            t.row.differentiate(grads, weights, seen, own.inner[i]);
-            std::fill(weights + seen, weights + count, T(0));
-            std::fill(grads + seen, grads + count, T(0));
-          }
+        t.row.inner(own.inner, grad, out + first_row * sizes.values, rows, sizes.values);
+        t.for_blocks(first_query + rows - 1, begin, end, [&](std::int64_t first, std::int64_t count) {
+          const std::int64_t at = first - begin;
+          t.score(own.weights, {own.queries, sizes.width}, own.transposed_keys, at, rows, count);
+          t.score(own.grads, {grad, sizes.values}, own.transposed_values, at, rows, count);
+          t.row.differentiate(own.weights, own.grads, t.scored(first_query, rows, first, count), log_sum + first_row,
+                              own.inner);
           if (to_value != nullptr)
-            t.multiply(to_value + first * sizes.values, sizes.values, {own.weights, t.block, true},
+            t.multiply(to_value + at * sizes.values, sizes.values, {own.weights, t.block, true},
                        {own.grad_panels, rows * panel}, {count, sizes.values, rows}, true);
           if (to_key != nullptr)
-            t.multiply(to_key + first * sizes.width, sizes.width, {own.grads, t.block, true},
+            t.multiply(to_key + at * sizes.width, sizes.width, {own.grads, t.block, true},
                        {own.query_panels, rows * panel}, {count, sizes.width, rows}, true);
           if (to_query != nullptr)
-            t.multiply(to_query, sizes.width, {own.grads, t.block}, {own.keys + first * panel, sizes.keys * panel},
-                       {rows, sizes.width, count}, first > 0);
+            t.multiply(to_query, sizes.width, {own.grads, t.block}, {own.keys + at * panel, keys * panel},
+                       {rows, sizes.width, count}, at > 0);
         });
-        if (to_query != nullptr) t.row.scale(to_query, to_query, t.scale, rows * sizes.width);
       }
     }
   });

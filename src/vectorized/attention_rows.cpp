@@ -4,6 +4,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include <algorithm>
+
 #include "vectorized/attention_rows.hpp"
 #include "vectorized/dispatched.hpp"
 #include "vectorized/softmax.hpp"
@@ -23,24 +25,6 @@ struct Scaled {
 };
 
 template <class T>
-struct ExpBelow {
-  T shift;
-  template <class D, class V>
-  HWY_INLINE V operator()(D d, V value) const {
-    return HWY_NAMESPACE::exp(d, hn::Sub(value, hn::Set(d, shift)));
-  }
-};
-
-template <class T>
-struct WeightGradient {
-  T inner;
-  template <class D, class V>
-  HWY_INLINE V operator()(D d, V grad, V weight) const {
-    return hn::Mul(weight, hn::Sub(grad, hn::Set(d, inner)));
-  }
-};
-
-template <class T>
 void scale(T* out, const T* in, T factor, std::int64_t n) {
   map(Scaled<T>{factor}, out, n, in);
 }
@@ -51,45 +35,108 @@ T exp_of(T value) {
   return hn::GetLane(HWY_NAMESPACE::exp(d, hn::Set(d, value)));
 }
 
+std::int64_t seen_by(const ScoredRows& of, std::int64_t row) {
+  return std::clamp<std::int64_t>(of.causal ? of.seen + row : of.seen, 0, of.count);
+}
+
+/// row[i] = exp(row[i] - shift) for n elements, and their sum.
 template <class T>
-void weigh(T* scores, std::int64_t n, RunningSoftmax<T>& running, T* result, std::int64_t values) {
+HWY_INLINE T exp_below(T* row, std::int64_t n, T shift) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto below = hn::Set(d, shift);
+  auto sum0 = hn::Zero(d), sum1 = sum0;
+  std::int64_t i = 0;
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    const auto value0 = HWY_NAMESPACE::exp(d, hn::Sub(hn::LoadU(d, row + i), below));
+    const auto value1 = HWY_NAMESPACE::exp(d, hn::Sub(hn::LoadU(d, row + i + lanes), below));
+    hn::StoreU(value0, d, row + i);
+    hn::StoreU(value1, d, row + i + lanes);
+    sum0 = hn::Add(sum0, value0);
+    sum1 = hn::Add(sum1, value1);
+  }
+  for (; i < n; i += lanes) {
+    const std::int64_t left = n - i;
+    auto value = HWY_NAMESPACE::exp(d, hn::Sub(load_columns(d, row + i, left), below));
+    store_columns(value, d, row + i, left);
+    if (left < lanes) value = hn::IfThenElseZero(hn::FirstN(d, static_cast<std::size_t>(left)), value);
+    sum1 = hn::Add(sum1, value);
+  }
+  return hn::GetLane(hn::SumOfLanes(d, hn::Add(sum0, sum1)));
+}
+
+template <class T>
+HWY_INLINE void multiply_row(T* row, std::int64_t n, T factor) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto by = hn::Set(d, factor);
+  std::int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) hn::StoreU(hn::Mul(hn::LoadU(d, row + i), by), d, row + i);
+  if (i < n) store_first(hn::Mul(load_first(d, row + i, n - i), by), d, row + i, n - i);
+}
+
+template <class T>
+void weigh(T* scores, const ScoredRows& of, RunningSoftmax<T>* running, T* result, std::int64_t values) {
   constexpr T lowest = -std::numeric_limits<T>::infinity();
-  const T largest = std::max(running.largest, array_max(scores, n)), shift = largest == lowest ? T(0) : largest;
-  map(ExpBelow<T>{shift}, scores, n, scores);
-  const T before = running.largest == lowest ? T(0) : running.sum * exp_of(running.largest - shift);
-  const T sum = before + map_sum(Same{}, n, scores);
-  running = {.largest = largest, .sum = sum};
-  if (sum == 0) return;  // every score was -infinity so far
-  scale(scores, scores, 1 / sum, n);
-  if (before != sum) scale(result, result, before / sum, values);
+  for (std::int64_t i = 0; i < of.rows; ++i) {
+    T* const row = scores + i * of.pitch;
+    const std::int64_t n = seen_by(of, i);
+    std::fill(row + n, row + of.count, T(0));
+    if (n == 0) continue;
+    RunningSoftmax<T>& own = running[i];
+    const T largest = std::max(own.largest, array_max(row, n)), shift = largest == lowest ? T(0) : largest;
+    const T added = exp_below(row, n, shift);
+    const T before = own.largest == lowest ? T(0) : own.sum * exp_of(own.largest - shift), sum = before + added;
+    own = {.largest = largest, .sum = sum};
+    if (sum == 0) continue;  // every score was -infinity so far
+    multiply_row(row, n, 1 / sum);
+    if (result != nullptr && before != sum) multiply_row(result + i * values, values, before / sum);
+  }
 }
 
 template <class T>
-void weigh_again(T* scores, std::int64_t n, T log_sum) {
-  map(ExpBelow<T>{log_sum}, scores, n, scores);
+void differentiate(T* weights, T* grads, const ScoredRows& of, const T* log_sum, const T* inner) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t row = 0; row < of.rows; ++row, weights += of.pitch, grads += of.pitch) {
+    const std::int64_t n = seen_by(of, row);
+    const auto below = hn::Set(d, log_sum[row]), less = hn::Set(d, inner[row]);
+    for (std::int64_t i = 0; i < n; i += lanes) {
+      const std::int64_t left = n - i;
+      const auto weight = HWY_NAMESPACE::exp(d, hn::Sub(load_columns(d, weights + i, left), below));
+      const auto grad = hn::Mul(weight, hn::Sub(load_columns(d, grads + i, left), less));
+      store_columns(weight, d, weights + i, left);
+      store_columns(grad, d, grads + i, left);
+    }
+    std::fill(weights + n, weights + of.count, T(0));
+    std::fill(grads + n, grads + of.count, T(0));
+  }
 }
 
+/// In the order of a product's sums: where one key has all the weight, the gradient of its score is exactly 0. Several
+/// rows at a time, whose chains do not wait for each other.
 template <class T>
-void differentiate(T* grads, const T* weights, std::int64_t n, T inner) {
-  map(WeightGradient<T>{inner}, grads, n, grads, weights);
-}
-
-/// In the order of a product's sums: where one key has all the weight, the gradient of its score is exactly 0.
-template <class T>
-T inner(const T* a, const T* b, std::int64_t n) {
+void inner(T* out, const T* a, const T* b, std::int64_t rows, std::int64_t n) {
+  constexpr std::int64_t together = 8;
   const hn::CappedTag<T, 1> d;
-  auto sum = hn::Zero(d);
-  for (std::int64_t i = 0; i < n; ++i) sum = hn::MulAdd(hn::LoadU(d, a + i), hn::LoadU(d, b + i), sum);
-  return hn::GetLane(sum);
+  using V = hn::Vec<decltype(d)>;
+  const auto some = [&]<int count>(std::integral_constant<int, count>) HWY_ATTR {
+    V sums[count];
+    for (V& sum : sums) sum = hn::Zero(d);
+    for (std::int64_t i = 0; i < n; ++i)
+      for (int r = 0; r < count; ++r)
+        sums[r] = hn::MulAdd(hn::LoadU(d, a + r * n + i), hn::LoadU(d, b + r * n + i), sums[r]);
+    for (int r = 0; r < count; ++r) out[r] = hn::GetLane(sums[r]);
+    out += count, a += count * n, b += count * n;
+  };
+  for (; rows >= together; rows -= together) some(std::integral_constant<int, together>());
+  for (; rows > 0; --rows) some(std::integral_constant<int, 1>());
 }
 
 template <class T>
 const AttentionRows<T>& table() {
-  static constexpr AttentionRows<T> table{.weigh = weigh<T>,
-                                          .weigh_again = weigh_again<T>,
-                                          .differentiate = differentiate<T>,
-                                          .inner = inner<T>,
-                                          .scale = scale<T>};
+  static constexpr AttentionRows<T> table{
+      .weigh = weigh<T>, .differentiate = differentiate<T>, .inner = inner<T>, .scale = scale<T>};
   return table;
 }
 

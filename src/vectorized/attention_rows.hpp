@@ -1,5 +1,5 @@
 #pragma once
-// The loops of attention over one query's row, compiled per instruction set and chosen once at run time.
+// The loops of attention over the rows of a tile of queries, compiled per instruction set and chosen once at run time.
 
 #include <cstdint>
 #include <limits>
@@ -12,16 +12,24 @@ struct RunningSoftmax {
   T largest = -std::numeric_limits<T>::infinity(), sum = 0;
 };
 
+/// Which of `count` keys each of `rows` queries sees: the first `seen`, and with `causal` one more from row to row.
+/// The keys of a row lie `pitch` apart from those of the row before it.
+struct ScoredRows {
+  std::int64_t rows, pitch, count, seen;
+  bool causal;
+};
+
 template <class T>
 struct AttentionRows {
-  /// Turns the scores of n > 0 further keys into weights and adds their values to `result` [values]; the previous
-  /// result is scaled, so that it is always the mean over the keys so far.
-  void (*weigh)(T* scores, std::int64_t n, RunningSoftmax<T>& running, T* result, std::int64_t values);
-  /// weights = exp(scores - log_sum), in place.
-  void (*weigh_again)(T* scores, std::int64_t n, T log_sum);
-  /// grads = weights * (grads - inner), in place.
-  void (*differentiate)(T* grads, const T* weights, std::int64_t n, T inner);
-  T (*inner)(const T* a, const T* b, std::int64_t n);
+  /// Turns the scores of further keys into weights, 0 for those that a row does not see. The previous rows of `result`
+  /// [rows, values], null for the first keys, are scaled: with these weights' values added they are always the mean
+  /// over the keys so far.
+  void (*weigh)(T* scores, const ScoredRows& of, RunningSoftmax<T>* running, T* result, std::int64_t values);
+  /// weights = exp(scores - log_sum of the row), in place; grads = weights * (grads - inner of the row), in place. Both
+  /// 0 for keys that a row does not see.
+  void (*differentiate)(T* weights, T* grads, const ScoredRows& of, const T* log_sum, const T* inner);
+  /// out[i] = the sum of products of row i of a and of b, [rows, n] both.
+  void (*inner)(T* out, const T* a, const T* b, std::int64_t rows, std::int64_t n);
   /// out = in * factor; `out` may be `in`.
   void (*scale)(T* out, const T* in, T factor, std::int64_t n);
 };

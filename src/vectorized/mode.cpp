@@ -30,7 +30,7 @@ constexpr Decision decisions[]{
     {"conv2d", {"im2col", "rows", "winograd", "depthwise", "taps", "dots"}},
     {"conv2d_grad_x", {"im2col", "rows", "winograd", "depthwise"}},
     {"conv2d_grad_weight", {"im2col", "rows", "winograd", "depthwise"}},
-    {"attention", {"fused", "composed"}},
+    {"attention", {"fused", "streamed", "composed"}},
     {"inverted_residual", {"fused", "composed"}},
     {"matmul", {"panels", "transposed", "dots"}},
     {"linear", {"panels", "transposed", "dots"}},

@@ -198,17 +198,25 @@ void average_backward_with(const Context& context, T* grad_in, const T* grad_out
                            double windows) {
   const std::int64_t C = axes.channels, W = axes.w.in, OW = axes.w.out;
   for_rows(context, axes.images, axes.h.in, cost(W * C, windows), [&](std::int64_t h, std::int64_t n) HWY_ATTR {
-    for (std::int64_t w = 0; w < W; ++w)
+    const std::int64_t top = axes.h.begin(h), bottom = axes.h.end(h);
+    for (std::int64_t w = 0; w < W; ++w) {
+      const std::int64_t left = axes.w.begin(w), right = axes.w.end(w);
+      const auto divisor = [&](std::int64_t oh, std::int64_t ow) { return axes.h.count(oh) * axes.w.count(ow); };
+      const std::int64_t first = top < bottom && left < right ? divisor(top, left) : 1;
+      bool one = true;  // as a rule: then the sum is divided
+      for (std::int64_t oh = top; oh < bottom; ++oh)
+        for (std::int64_t ow = left; ow < right; ++ow) one = one && divisor(oh, ow) == first;
       for_channels<T>(C, [&](auto d, std::int64_t c, std::int64_t count) HWY_ATTR {
         auto sum = hn::Zero(d);
-        for (std::int64_t oh = axes.h.begin(h); oh < axes.h.end(h); ++oh)
-          for (std::int64_t ow = axes.w.begin(w); ow < axes.w.end(w); ++ow) {
-            const auto divisor = hn::Set(d, static_cast<T>(axes.h.count(oh) * axes.w.count(ow)));
+        for (std::int64_t oh = top; oh < bottom; ++oh)
+          for (std::int64_t ow = left; ow < right; ++ow) {
             const auto grad = load_columns(d, grad_out + ((n * axes.h.out + oh) * OW + ow) * C + c, count);
-            sum = hn::Add(sum, hn::Div(grad, divisor));
+            sum = hn::Add(sum, one ? grad : hn::Div(grad, hn::Set(d, static_cast<T>(divisor(oh, ow)))));
           }
+        if (one) sum = hn::Div(sum, hn::Set(d, static_cast<T>(first)));
         store_columns(sum, d, grad_in + ((n * axes.h.in + h) * W + w) * C + c, count);
       });
+    }
   });
 }
 

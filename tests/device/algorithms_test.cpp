@@ -216,6 +216,20 @@ TEST_CASE("algorithms: attention", "[device][algorithms]") {
   }
 }
 
+TEST_CASE("algorithms: attention of few queries reads keys and values in place", "[device][algorithms]") {
+  const Device device{"vectorized"};
+  Generator generator(1);
+  const Tensor key = randn({2, 100, 8}, generator).set_requires_grad();
+  for (const std::int64_t queries : {1, 4, 5}) {
+    const Profile profile;
+    const Tensor query = randn({2, queries, 8}, generator).set_requires_grad();
+    op::sum(op::scaled_dot_product_attention(query, key, key)).backward();
+    const std::string wanted = queries <= 4 ? "streamed" : "fused";
+    CHECK(row_of(profile.table(), "scaled_dot_product_attention", false).algorithm == "attention " + wanted);
+    CHECK(row_of(profile.table(), "scaled_dot_product_attention", true).algorithm == "attention " + wanted);
+  }
+}
+
 TEST_CASE("algorithms: attention without a mask stores no scores", "[device][algorithms]") {
   Generator generator(1);
   for (const char* name : {"vectorized", "cuda"}) {

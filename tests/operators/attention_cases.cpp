@@ -22,7 +22,8 @@ Operator attention() {
     std::int64_t queries, keys, width, values;
     Mask mask;
     bool large = false;
-    Shape key_lead = {};  ///< the last dimensions of lead, where the keys have fewer
+    Shape key_lead = {};      ///< the last dimensions of lead, where the keys have fewer
+    std::int64_t shared = 1;  ///< heads of queries for each of keys: key_lead ends in ones
     Shape of_keys() const { return key_lead.rank() > 0 ? key_lead : lead; }
   };
   const auto join = [](Shape shape, std::int64_t rows, std::int64_t columns) {
@@ -63,7 +64,7 @@ Operator attention() {
                const double factor = scale.value_or(1 / std::sqrt(static_cast<double>(use.width)));
                for (std::int64_t head = 0; head < element_count(use.lead); ++head)
                  for (std::int64_t q = 0; q < use.queries; ++q) {
-                   const std::int64_t own = head % element_count(use.of_keys()) * use.keys;
+                   const std::int64_t own = head / use.shared % element_count(use.of_keys()) * use.keys;
                    std::vector<double> score;
                    double total = 0;
                    for (std::int64_t k = 0; k < use.keys; ++k) {
@@ -99,6 +100,10 @@ Operator attention() {
     add({{2, 9}, 6, 3, 4, 8, mask});
     add({{2, 3}, 4, 5, 2, 3, mask, false, {3}});
     add({{2}, 0, 3, 4, 4, mask});
+    add({{2, 3, 4}, 3, 5, 4, 2, mask, false, {2, 3, 1}, 4});  // keys that heads share
+    add({{2, 3}, 5, 6, 3, 4, mask, false, {1}, 6});
+    add({{3}, 1, 67, 37, 29, mask});  // few queries
+    add({{9}, 4, 130, 33, 64, mask, true});
     // Beyond a tile or a block in each direction, rows of any width.
     add({{3}, 130, 67, 37, 29, mask, true});
     add({{2}, 66, 300, 64, 64, mask, true});
