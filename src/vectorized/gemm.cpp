@@ -35,6 +35,8 @@ inline constexpr int panel_vectors = 2;
 // One vector of columns needs more rows for as many chains of sums.
 inline constexpr int narrow_rows = HWY_TARGET == HWY_AVX2 ? 12 : tile_rows;
 inline constexpr int wide_rows = 4;  // up to here, tiles with more columns keep the sums' chains independent
+// With 32 registers, three vectors of columns together rather than two and one, whose tile waits for a.
+inline constexpr int odd_vectors = panel_vectors + 1, odd_rows = tile_rows == 12 ? 6 : 0;
 
 template <class T>
 constexpr std::int64_t lanes() {
@@ -55,39 +57,51 @@ HWY_INLINE Vector<T> clipped(Vector<T> value, Vector<T> top) {
 
 enum class Start { zero, c, row_bias, column_bias };
 
+/// A vector, of which `count` elements may exist alone if it is the last one of a row.
+template <bool Last, class D, class T>
+HWY_INLINE Vector<T> load_part(D d, const T* from, std::int64_t count) {
+  if constexpr (Last && has_masked_memory) return load_columns(d, from, count);
+  return hn::LoadU(d, from);
+}
+
+/// `last`: columns of the last vector.
 template <Start From, int I, int M, int V, class T>
-HWY_INLINE void start(Vector<T> (&sum)[M * V], const T* from, std::int64_t row) {
+HWY_INLINE void start(Vector<T> (&sum)[M * V], const T* from, std::int64_t row, std::int64_t last) {
   if constexpr (I < M * V) {
     const hn::ScalableTag<T> d;
     if constexpr (From == Start::zero)
       sum[I] = hn::Zero(d);
     else if constexpr (From == Start::c)
-      sum[I] = hn::LoadU(d, from + I / V * row + I % V * lanes<T>());
+      sum[I] = load_part<I % V == V - 1>(d, from + I / V * row + I % V * lanes<T>(), last);
     else if constexpr (From == Start::row_bias)
       sum[I] = hn::Set(d, from[I / V]);
     else
-      sum[I] = hn::LoadU(d, from + I % V * lanes<T>());
-    start<From, I + 1, M, V, T>(sum, from, row);
+      sum[I] = load_part<I % V == V - 1>(d, from + I % V * lanes<T>(), last);
+    start<From, I + 1, M, V, T>(sum, from, row, last);
   }
 }
 
 template <bool Relu, int I, int M, int V, class T>
-HWY_INLINE void finish(const Vector<T> (&sum)[M * V], T* c, std::int64_t c_row, Vector<T> top) {
+HWY_INLINE void finish(const Vector<T> (&sum)[M * V], T* c, std::int64_t c_row, Vector<T> top, std::int64_t last) {
   if constexpr (I < M * V) {
+    const hn::ScalableTag<T> d;
     T* to = c + I / V * c_row + I % V * lanes<T>();
-    if constexpr (Relu)
-      hn::StoreU(clipped<T>(sum[I], top), hn::ScalableTag<T>(), to);
+    Vector<T> value = sum[I];
+    if constexpr (Relu) value = clipped<T>(value, top);
+    if constexpr (I % V == V - 1 && has_masked_memory)
+      store_columns(value, d, to, last);
     else
-      hn::StoreU(sum[I], hn::ScalableTag<T>(), to);
-    finish<Relu, I + 1, M, V, T>(sum, c, c_row, top);
+      hn::StoreU(value, d, to);
+    finish<Relu, I + 1, M, V, T>(sum, c, c_row, top, last);
   }
 }
 
+/// `next`: the vector behind a panel.
 template <int J, int V, class T>
-HWY_INLINE void load(Vector<T> (&b)[V], const T* from) {
+HWY_INLINE void load(Vector<T> (&b)[V], const T* from, const T* next) {
   if constexpr (J < V) {
-    b[J] = hn::LoadU(hn::ScalableTag<T>(), from + J * lanes<T>());
-    load<J + 1, V, T>(b, from);
+    b[J] = hn::LoadU(hn::ScalableTag<T>(), V == odd_vectors && J == panel_vectors ? next : from + J * lanes<T>());
+    load<J + 1, V, T>(b, from, next);
   }
 }
 
@@ -133,14 +147,15 @@ inline constexpr int unrolled = HWY_TARGET == HWY_AVX2 ? 8 : 1;
 template <bool ByRows, int M, int V, class T>
 void tile(const Block<T>& block) {
   Vector<T> sum[M * V];
+  const std::int64_t rest = block.n - (V - 1) * lanes<T>();
   if (block.accumulate)
-    start<Start::c, 0, M, V, T>(sum, block.c, block.c_row);
+    start<Start::c, 0, M, V, T>(sum, block.c, block.c_row, rest);
   else if (block.row_bias != nullptr)
-    start<Start::row_bias, 0, M, V, T>(sum, block.row_bias, 0);
+    start<Start::row_bias, 0, M, V, T>(sum, block.row_bias, 0, rest);
   else if (block.column_bias != nullptr)
-    start<Start::column_bias, 0, M, V, T>(sum, block.column_bias, 0);
+    start<Start::column_bias, 0, M, V, T>(sum, block.column_bias, 0, rest);
   else
-    start<Start::zero, 0, M, V, T>(sum, nullptr, 0);
+    start<Start::zero, 0, M, V, T>(sum, nullptr, 0, rest);
   const std::int64_t a_row = block.a_row, a_column = ByRows ? 1 : block.a_column, b_row = block.b_row;
   const T* b_next = block.b_next;
   for (int i = 0; i < M; ++i)  // c may come from far away, and the products take a while
@@ -151,6 +166,7 @@ void tile(const Block<T>& block) {
     const T* const start_a = block.a + run->a;
     const T* a[3] = {start_a, start_a + 4 * a_row, start_a + 8 * a_row};
     const T* b = block.b + run->b * b_row;
+    [[maybe_unused]] const T* next = b + block.b_panel;
     for (std::int64_t first = 0; first < run->k; first += ahead) {
       const std::int64_t last = std::min(first + ahead, run->k);
       if (block.a_next != nullptr)
@@ -161,7 +177,8 @@ void tile(const Block<T>& block) {
 #pragma GCC unroll unrolled
       for (std::int64_t p = first; p < last; ++p) {
         Vector<T> row[V];
-        load<0, V, T>(row, b);
+        load<0, V, T>(row, b, next);
+        if constexpr (V == odd_vectors) next += b_row;
         if constexpr (V == wide_vectors)  // rows of b in place: each is in another page
           for (int j = 0; j < V; ++j) hwy::Prefetch(b + 8 * b_row + j * lanes<T>());
         multiply_column<ByRows, 0, M, V, T>(sum, a, a_row, row);
@@ -174,9 +191,9 @@ void tile(const Block<T>& block) {
   }
   const Vector<T> top = hn::Set(hn::ScalableTag<T>(), block.top);
   if (block.relu)
-    finish<true, 0, M, V, T>(sum, block.c, block.c_row, top);
+    finish<true, 0, M, V, T>(sum, block.c, block.c_row, top, rest);
   else
-    finish<false, 0, M, V, T>(sum, block.c, block.c_row, top);
+    finish<false, 0, M, V, T>(sum, block.c, block.c_row, top, rest);
 }
 
 template <class T>
@@ -214,7 +231,14 @@ HWY_INLINE void copy_row(T* to, const T* from, std::int64_t count) {
   }
 }
 
-/// A tile whose last columns are missing: computed into a full one, then copied.
+/// Up to odd_rows rows of three vectors.
+template <bool ByRows, class T>
+TileFunction<T> odd_function(std::int64_t rows) {
+  static constexpr auto odd = tile_table<ByRows, odd_vectors, T>(std::make_integer_sequence<int, odd_rows>());
+  return odd[static_cast<std::size_t>(rows - 1)];
+}
+
+/// A tile whose last columns are missing, without masked memory: computed into a full one, then copied.
 template <class T>
 void edge_tile(TileFunction<T> function, Block<T> block) {
   constexpr std::int64_t width = panel_vectors * lanes<T>();
@@ -286,10 +310,26 @@ inline constexpr std::int64_t copied_depth = 512;
 
 template <class T>
 void columns_of(TileFunction<T> function, const Block<T>& block) {
-  if (block.n % lanes<T>() == 0)
+  if (has_masked_memory || block.n % lanes<T>() == 0)
     function(block);
   else
     edge_tile<T>(function, block);
+}
+
+/// Columns that three vectors hold, in parts of at most odd_rows rows. block.a_next: the rows behind them, or null.
+template <class T, class Function>
+void multiply_odd(const Function& function, const Block<T>& block) {
+  const std::int64_t parts = (block.m + odd_rows - 1) / odd_rows;
+  for (std::int64_t p = 0; p < parts; ++p) {
+    const std::int64_t first = block.m * p / parts;
+    Block<T> part = block;
+    part.m = block.m * (p + 1) / parts - first;
+    part.a += first * block.a_row;
+    part.c += first * block.c_row;
+    if (block.row_bias != nullptr) part.row_bias += first;
+    if (part.a_next != nullptr) part.a_next = part.a + part.m * part.a_row;
+    function(part.m)(part);
+  }
 }
 
 /// Columns that one vector holds.
@@ -351,15 +391,26 @@ void multiply_by(const Block<T>& block) {
     }
     const auto tile_for = copied ? tile_function<false, T> : tile_function<ByRows, T>;
     const auto full = tile_for(part.m, panel_vectors);
-    for (; part.n >= width; advance(width)) {
-      const bool last = part.n < 2 * width;
-      part.a_next =
-          ByRows && !copied && last && t + 1 < tiles && block.runs == nullptr ? part.a + part.m * block.a_row : nullptr;
+    const bool odd = odd_rows > 0 && has_masked_memory && part.n % width > 0 && part.n % width <= lanes<T>();
+    const std::int64_t left = odd ? width : 0;  // for three vectors at the end
+    const T* const next_rows =
+        ByRows && !copied && t + 1 < tiles && block.runs == nullptr ? part.a + part.m * block.a_row : nullptr;
+    for (; part.n - left >= width; advance(width)) {
+      const bool last = part.n < 2 * width + left;
+      part.a_next = last ? next_rows : nullptr;
       part.b_next = last ? block.b_next : nullptr;
       part.b_next_rows = (ahead + tiles - 1) / tiles;
       if (part.b_next != nullptr) part.b_next += block.k * t / tiles * block.b_row;
       full(part);
     }
+    if constexpr (odd_rows > 0)
+      if (odd && part.n > width) {
+        const auto columns = copied ? odd_function<false, T> : odd_function<ByRows, T>;
+        part.a_next = next_rows;
+        part.b_next = nullptr;
+        multiply_odd<T>(columns, part);
+        continue;
+      }
     if (part.n > 0) columns_of<T>(tile_for(part.m, (part.n + lanes<T>() - 1) / lanes<T>()), part);
   }
 }
