@@ -127,12 +127,12 @@ std::string difference_of_work(const Structure& graph, const Structure& program)
   Pairs pairs(own, other);
   for (std::size_t i = 0; i < graph.inputs.size(); ++i) pairs.join(graph.inputs[i], program.inputs[i]);
   for (std::size_t i = 0; i < std::max(own.nodes.size(), other.nodes.size()); ++i) {
-    if (i >= other.nodes.size()) return "the program calls no " + called(*own.nodes[i]);
+    if (i >= other.nodes.size()) return "the program calls no " + own.nodes[i]->op->name();
     const Node& there = *other.nodes[i];
     if (i >= own.nodes.size()) return "the program calls " + called(there) + " as well";
     const Node& node = *own.nodes[i];
     if (node.op != there.op || node.results.size() != there.results.size())
-      return message("the program calls ", called(there), " where the graph has ", called(node));
+      return message("the program calls ", called(there), " where the graph has ", node.op->name());
     bool same = node.inputs.size() == there.inputs.size() &&
                 node.op->write(node.attributes) == there.op->write(there.attributes);
     for (std::size_t k = 0; same && k < node.inputs.size(); ++k) same = pairs.same(node.inputs[k], there.inputs[k]);

@@ -176,6 +176,9 @@ std::int64_t Graph::batch_of(const std::vector<Tensor>& inputs) const {
     throw ShapeError(message("graph ", own.name, ": input ", value.name, " has shape ", x.shape(), ", expected ",
                              written_shape(value.shape), advice));
   }
+  expects<ShapeError>(n < 0 || n >= own.least, "graph ", own.name, ": input ", own.values[own.inputs[0]].name,
+                      " has no examples, and without them the program does other work; it takes ", own.least,
+                      " or more");
   return std::max<std::int64_t>(n, 0);
 }
 

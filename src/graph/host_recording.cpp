@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "memory/block_source.hpp"
@@ -189,10 +190,12 @@ class Measure final : public Watch {
 /// The second run, in the planned places.
 class Record final : public Watch {
  public:
-  Record(const std::vector<Lifetime>& blocks, const MemoryPlan& plan, const Block& block,
+  Record(const std::vector<Lifetime>& blocks, const MemoryPlan& plan, const Block& block, const Structure& structure,
          const std::vector<Tensor>& inputs, std::vector<Action>& actions, AlgorithmChoices& choices)
       : Watch(choices), blocks_(blocks), plan_(plan), block_(block), actions_(actions) {
     for (const Tensor& input : inputs) inputs_.push_back(input.shared_storage().get());
+    for (const Value& value : structure.values)
+      if (value.tensor.defined()) held_.insert(value.tensor.shared_storage().get());
   }
 
   void* take(std::size_t bytes) override {
@@ -228,8 +231,10 @@ class Record final : public Watch {
     if (launch == nullptr) return;
     try {
       Action action{.launch = std::move(launch), .algorithm = choices_.wanted()};
-      if (kernels::weight_version != nullptr)
+      if (kernels::weight_version != nullptr) {
         action.weights = std::make_unique<kernels::WeightVersion>(*kernels::weight_version);
+        action.keeps = holds(*action.weights);
+      }
       actions_.push_back(std::move(action));
     } catch (const std::exception&) {
       problem_ = "memory ran out";
@@ -255,6 +260,11 @@ class Record final : public Watch {
     int owners = 1;
   };
 
+  /// Whether all weights are the graph's: inputs and what is computed change from call to call.
+  bool holds(const kernels::WeightVersion& weights) const {
+    return held_.contains(weights.storage.lock().get()) &&
+           std::ranges::all_of(weights.more, [&](const auto& each) { return holds(each); });
+  }
   bool inside(const std::byte* place) const { return place >= block_.data() && place < block_.data() + block_.bytes(); }
   std::map<std::byte*, Live>::iterator find(const void* pointer) {
     auto* const place = const_cast<std::byte*>(static_cast<const std::byte*>(pointer));
@@ -268,6 +278,7 @@ class Record final : public Watch {
   const Block& block_;
   std::vector<Action>& actions_;
   std::vector<const Storage*> inputs_;
+  std::set<const void*> held_;
   std::map<std::byte*, Live> live_;
   std::size_t next_ = 0;
   bool host_writes_next_ = false;
@@ -315,7 +326,7 @@ std::vector<Tensor> HostRecording::measure() {
 
 void HostRecording::record(std::string& reason) {
   block_ = std::make_unique<Block>(plan_.bytes);
-  Record recording(blocks_, plan_, *block_, inputs_, actions_, choices_);
+  Record recording(blocks_, plan_, *block_, graph_.structure(), inputs_, actions_, choices_);
   for (Tensor& whole : run_graph()) {
     const Tensor result = whole.contiguous();
     const auto* place = static_cast<const std::byte*>(result.storage().pointer_in(host_memory()));
@@ -347,9 +358,11 @@ void HostRecording::replay(Context& context) {
       std::memcpy(action.place, action.bytes.data(), action.bytes.size());
       continue;
     }
+    std::shared_ptr<int> others;  // weights that no call has seen
+    if (action.weights != nullptr && !action.keeps) action.weights->storage = others = std::make_shared<int>();
     kernels::weight_version = action.weights.get();
     action.derived.next = 0;
-    kernels::derived_weights = action.weights == nullptr ? nullptr : &action.derived;
+    kernels::derived_weights = action.keeps ? &action.derived : nullptr;
     choices_.want(action.algorithm);
     workspace_.begin(block_->data() + action.workspace.offset, action.workspace.bytes);
     block_source = action.workspace.bytes == 0 ? nullptr : &workspace_;
@@ -357,13 +370,24 @@ void HostRecording::replay(Context& context) {
   }
 }
 
+namespace {
+
+/// Whether two contiguous tensors have elements in common.
+bool overlap(const Tensor& a, const Tensor& b) {
+  return a.shared_storage() == b.shared_storage() && a.offset() < b.offset() + b.numel() &&
+         b.offset() < a.offset() + a.numel();
+}
+
+}  // namespace
+
 void HostRecording::write(std::vector<Tensor>& results) const {
   results.resize(results_.size());
   for (std::size_t i = 0; i < results_.size(); ++i) {
     const Result& result = results_[i];
     Tensor& out = results[i];
+    const auto shares = [&](const Tensor& before) { return &before < &out && overlap(before, out); };
     const bool fits = out.defined() && out.dtype() == result.dtype && out.shape() == result.shape &&
-                      out.is_contiguous() && !out.requires_grad();
+                      out.is_contiguous() && !out.requires_grad() && std::ranges::none_of(results, shares);
     if (!fits) out = Tensor(result.shape, result.dtype);
     if (out.numel() == 0) continue;
     const std::byte* from = result.place;

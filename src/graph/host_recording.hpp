@@ -87,6 +87,7 @@ struct Action {
   };
   std::unique_ptr<kernels::Launch> launch;               ///< null: writes `bytes` to `place`
   std::unique_ptr<kernels::WeightVersion> weights = {};  ///< that its kernel may keep something of
+  bool keeps = false;                                    ///< from call to call: they are the graph's, and stay
   mutable kernels::DerivedWeights derived = {};          ///< what it has kept
   const char* algorithm = nullptr;                       ///< that its kernel has to take; null: any
   Place workspace = {};                                  ///< of the block, for what the kernel takes for itself

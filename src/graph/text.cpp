@@ -117,6 +117,8 @@ class Parser {
     } else if (eat("batch ")) {
       structure_.batch = read_linear(rest_).fixed;
       expects<GraphError>(structure_.batch > 0, "a batch is positive");
+      if (eat(" from ")) structure_.least = read_linear(rest_).fixed;
+      expects<GraphError>(structure_.least == 0 || structure_.least == 1, "batches begin at 0 or 1");
     } else if (eat("return ")) {
       structure_.results = read_names("");
       ended_ = true;
@@ -245,7 +247,7 @@ class Parser {
 
 std::string to_text(const Structure& structure) {
   std::string text = "graph " + plain_name(structure.name) + '\n';
-  if (structure.batch > 0) text += message("batch ", structure.batch, '\n');
+  if (structure.batch > 0) text += message("batch ", structure.batch, structure.least > 0 ? " from 1\n" : "\n");
   for (const Value& value : structure.values)
     if (value.kind != Kind::result)
       text += message(words[static_cast<int>(value.kind)], ' ', written_name(value.name), ' ', value.dtype,

@@ -201,7 +201,10 @@ class Batches {
         const std::int64_t n = next ? n_ + 1 : n_;
         join(whole, at(n + 1), n, n + 1);
         const std::string reason = check(whole, next);
-        if (reason.empty()) return example_of(std::move(whole));
+        if (reason.empty()) {
+          if (!difference(whole, 0).empty()) whole.least = 1;
+          return example_of(std::move(whole));
+        }
         keep(reason);
       } catch (const GraphError& error) {
         keep(error.what());
@@ -224,7 +227,7 @@ class Batches {
   std::string check(const Structure& whole, bool next) const {
     std::vector<std::int64_t> batches{n_ + 11};
     if (!run_.runs) batches.insert(batches.end(), {n_ + 1021, n_ + 1'000'003});
-    for (const std::int64_t few : {3, 2, 1, 0})
+    for (const std::int64_t few : {3, 2, 1})
       if (few < n_) batches.push_back(few);
     if (next) batches.push_back(n_);
     for (const std::int64_t rows : batches)
@@ -246,7 +249,7 @@ class Batches {
       }
     };
     const auto program = traced([&] { return at(rows); });
-    const bool may_throw = rows == 0 || rows > n_ + 1000;  // for want of examples, or of memory
+    const bool may_throw = rows > n_ + 1000;  // for want of memory
     if (program ? difference_at(whole, *program, rows).empty() : may_throw) return "";
     // Operators may vanish there, in the program and in the graph.
     const Graph graph(whole);

@@ -1,5 +1,6 @@
 #include "tern/optim/mixed.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -124,6 +125,12 @@ void step_or_restore(const MasterWeights& weights, Optimizer& optimizer, const T
 
 void GradScaler::step(MasterWeights& weights, Optimizer& optimizer, const std::function<void()>& change) {
   const NoGrad no_grad;
+  for (std::size_t i = 0; i < weights.weights_.size(); ++i)
+    expects(weights.masters_[i].is(weights.weights_[i]) ||
+                std::ranges::none_of(optimizer.parameters(),
+                                     [&](const Tensor& changed) { return changed.is(weights.weights_[i]); }),
+            "GradScaler: the optimiser changes 16-bit weights, which their masters would then replace; make it with "
+            "the parameters() of the MasterWeights");
   weights.load_gradients(1.0 / scale_);
   Tensor finite = all_finite(weights.parameters());
   if (!finite.defined()) finite = operators::isfinite(scale_);  // without gradients nothing overflows

@@ -108,7 +108,19 @@ Trainer::Trainer(nn::Module& net, optim::Optimizer& optimizer, const data::DataL
   if (options.schedule) schedule_.emplace(optimizer, options.schedule);
   if (options.average != 0) average_ = std::make_unique<optim::WeightAverage>(net, options.average);
   if (changes(options.augment)) augment_.emplace(options.augment);
+  const std::vector<Tensor> parameters = net.parameters();
+  const auto is_ours = [&](const Tensor& tensor) {
+    return std::ranges::any_of(parameters, [&](const Tensor& own) { return own.is(tensor); });
+  };
+  expects(optimizer.parameters().empty() || std::ranges::any_of(optimizer.parameters(), is_ours),
+          "Trainer: the optimiser changes no parameter of the network; make it with net.parameters()");
   if (options.scaler || current_scope().activation_dtype() == DType::float16) {
+    for (const Tensor& parameter : optimizer.parameters())
+      expects<DTypeError>(size_of(parameter.dtype()) > 2,
+                          "Trainer: a scaled loss needs float32 parameters, and one of ", parameter.shape(), " is ",
+                          parameter.dtype(),
+                          "; keep the network in float32 in a scope of Precision::f16 or bf16, or train bfloat16 "
+                          "parameters without a scaler");
     masters_.emplace(optimizer.parameters());
     scaler_.emplace(options.scaler.value_or(optim::GradScalerOptions{}));
   }

@@ -55,11 +55,14 @@ bool check_slices(const RandomProgram& program, const graph::Graph& graph, std::
 /// Random programs keep their bits in the mode of the scope under passes in any order, and as programs, at the batch of
 /// their example and at others.
 void check_programs(const std::string& name, std::uint64_t count) {
-  const Device device{name};
   const NoGrad no_grad;
   int sliced_count = 0;
   const std::uint64_t first = number_from("TERN_TEST_FIRST_PROGRAM", 0);
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
+    const Device device{name,
+                        {.precision = seed % 8 == 3   ? Precision::bf16
+                                      : seed % 8 == 5 ? Precision::f16
+                                                      : Precision::strict}};
     const RandomProgram program(seed);
     const std::int64_t example = seed % 3 == 2 ? 1 + static_cast<std::int64_t>(seed % 4) : 2;
     const graph::Graph graph = graph::trace(program, images(example, seed));
@@ -131,6 +134,28 @@ TEST_CASE("passes: folding batch normalisation changes rounding alone", "[graph]
     }
     CHECK(folded.parameters().empty());
   }
+}
+
+TEST_CASE("passes: in 16 bits no activation loses the rounding before it", "[graph]") {
+  const NoGrad no_grad;
+  const Tensor weight = numbers({4, 4, 3, 3}), square = numbers({16, 16}), x = numbers({2, 4, 16, 16}, 3);
+  for (const std::string& mode : testing::available_modes())
+    for (const DType dtype : {DType::bfloat16, DType::float16, DType::float32}) {
+      const Device device{mode};
+      for (const char* name : {"relu", "relu6", "sigmoid", "tanh", "gelu", "silu", "hardswish"})
+        for (const bool conv : {true, false}) {
+          INFO(mode << ' ' << dtype << ' ' << name);
+          const operators::Op& activation = operators::op(name);
+          const Tensor factor = (conv ? weight : square).to(dtype), image = x.to(dtype);
+          const auto layer = [&](const std::vector<Tensor>& in) {
+            return activation.run({conv ? op::conv2d(in[0], factor) : op::linear(in[0], factor)}, {});
+          };
+          const graph::Graph graph = graph::optimized(graph::trace(layer, {image}));
+          CHECK(difference_of(graph.run({image}), layer({image})) == "");
+          const bool bounds = std::string_view(name).starts_with("relu");
+          CHECK(nodes(graph.structure()) == (bounds || dtype == DType::float32 ? 1 : 2));
+        }
+    }
 }
 
 TEST_CASE("passes: a layer, its batch normalisation and its activation become one node", "[graph]") {

@@ -74,6 +74,30 @@ TEST_CASE("program: results stay as they are, and inputs too", "[graph]") {
   }
 }
 
+TEST_CASE("program: results that share their elements each get their own", "[graph]") {
+  const Device device{GENERATE("sequential", "vectorized", "debug")};
+  const graph::Graph graph = graph::trace(
+      [](const std::vector<Tensor>& x) {
+        return std::vector{op::tanh(op::add(x[0], x[1])), op::mul(x[0], 2)};
+      },
+      {numbers({2, 3}), numbers({2, 3})});
+  const graph::Program program(graph, {.fold = false});
+  const NoGrad no_grad;
+  for (std::uint64_t i = 0; i < 5; ++i) {
+    const std::vector<Tensor> x{numbers({2, 3}, i), numbers({2, 3}, i + 1)}, expected = graph.run(x);
+    std::vector<Tensor> results(2, zeros({2, 3}));  // one tensor
+    program.run(x, results);
+    CHECK(difference_of(results, expected) == "");
+    const Tensor rows = zeros({4, 3});
+    results = {rows.slice(0, 0, 2), rows.slice(0, 2, 4)};  // two parts of one
+    program.run(x, results);
+    CHECK(difference_of(results, expected) == "");
+    results = x;
+    program.run(results, results);
+    CHECK(difference_of(results, expected) == "");
+  }
+}
+
 TEST_CASE("program: weights that change are noticed, unless they were folded", "[graph]") {
   for (const Mode* const each : {&mode("vectorized"), &replaying_mode(), &captured()}) {
     INFO(each->name);
@@ -88,6 +112,39 @@ TEST_CASE("program: weights that change are noticed, unless they were folded", "
     for (Tensor parameter : net.parameters()) parameter.copy_(op::mul(parameter, 0.5));
     for (int i = 0; i < 4; ++i) CHECK(difference_of({follows(x), folded(x)}, {net(x), before}) == "");
   }
+}
+
+TEST_CASE("program: weights that are inputs or computed are those of each call", "[graph]") {
+  const Device device{GENERATE("sequential", "vectorized", "debug")};
+  const NoGrad no_grad;
+  const Tensor image = numbers({2, 16, 12, 12}), rows = numbers({6, 96}), held = numbers({16, 16, 3, 3}, 9);
+  const auto check = [&](const graph::Function& function, const Tensor& x, const Shape& weight) {
+    const graph::Graph graph = graph::trace(function, {x, numbers(weight)}, {.batch = false});
+    const graph::Program program(graph), plain(graph, {.fold = false});
+    for (std::uint64_t i = 0; i < 9; ++i) {
+      const std::vector<Tensor> in{x, numbers(weight, i / 2)}, expected = function(in);
+      INFO(current_scope().mode->name << ", call " << i << '\n' << graph.text());
+      CHECK(difference_of(plain(in), expected) == "");
+      CHECK(op::allclose(program(in)[0], expected[0], 1e-4, 1e-4));
+    }
+  };
+  const auto conv = [](const std::vector<Tensor>& x) {
+    return std::vector{op::conv2d(x[0], x[1], {}, {.padding = 1})};
+  };
+  check(conv, image, {16, 16, 3, 3});
+  check(conv, image, {40, 16, 3, 3});
+  check(conv, image, {32, 16, 1, 1});
+  check([](const std::vector<Tensor>& x) { return std::vector{op::conv2d(x[0], x[1], {}, {.groups = 16})}; }, image,
+        {16, 1, 3, 3});
+  check([](const std::vector<Tensor>& x) { return std::vector{op::conv2d(x[0], op::tanh(x[1]))}; }, image,
+        {16, 16, 3, 3});
+  check([&](const std::vector<Tensor>& x) { return std::vector{op::conv2d(x[0], op::mul(held, x[1]))}; }, image,
+        {16, 1, 1, 1});
+  check([](const std::vector<Tensor>& x) { return std::vector{op::linear(x[0], x[1])}; }, rows, {64, 96});
+  check(
+      [](const std::vector<Tensor>& x) { return std::vector{op::linear(x[0], op::relu(x[1]), {}, Activation::relu)}; },
+      rows, {64, 96});
+  check([](const std::vector<Tensor>& x) { return std::vector{op::matmul(x[0], x[1])}; }, rows, {96, 64});
 }
 
 TEST_CASE("program: a step that calls a program sees its weights change", "[graph]") {

@@ -1,5 +1,6 @@
 #include "tern/graph/quantize.hpp"
 
+#include "graph/random_graph.hpp"
 #include "graph/same_bits.hpp"
 #include "support/catch.hpp"
 #include "support/files.hpp"
@@ -243,4 +244,29 @@ TEST_CASE("quantize: the bound counts results of 16 bits", "[graph]") {
   const graph::Graph made = graph::quantize(graph::trace(net, {x}), {{x}}, {.bound = 1e-9, .repeats = 0}, &report);
   CHECK(count(made, "quantized_linear") == 0);
   CHECK(report.error == 0);
+}
+
+TEST_CASE("quantize: random graphs at other batches than those of the calibration", "[graph]") {
+  const NoGrad no_grad;
+  const auto images = [](std::int64_t n, std::uint64_t draw) {
+    return std::vector{numbers({n, 4, 6, 6}, draw), numbers({n, 4, 6, 6}, draw + 1)};
+  };
+  for (const char* name : {"vectorized", "sequential"}) {
+    const Device device{name};
+    for (std::uint64_t seed = 0; seed < 40; ++seed) {
+      const RandomProgram program(seed);
+      graph::QuantizeReport report;
+      const graph::Graph small =
+          graph::quantize(graph::trace(program, images(2, 1)), {images(2, 1), images(3, 5), images(8, 11)},
+                          {.bound = 1e9, .force = true, .repeats = 0}, &report);
+      const graph::Program ready(small, {.fold = false});
+      for (const std::int64_t n : {1, 2, 5}) {
+        INFO(name << ", seed " << seed << ", batch " << n << '\n' << small.text());
+        const std::vector<Tensor> x = images(n, 21), expected = program(x), found = small.run(x);
+        for (int i = 0; i < 4; ++i) CHECK(difference_of(ready(x), found) == "");
+        for (std::size_t i = 0; i < found.size(); ++i)
+          if (op::max(op::abs(expected[i])).item() > 1e-3) CHECK(error(found[i], expected[i]) < 3 * report.error + 0.1);
+      }
+    }
+  }
 }

@@ -258,6 +258,12 @@ TEST_CASE("trace: sizes that follow the batch are written as such, others are fi
   const graph::Graph one = graph::trace(whole, {numbers({1, 6})});
   CHECK(one.structure().batch == 1);
   for (const std::int64_t n : {1, 2, 7}) CHECK(difference_of({one(numbers({n, 6}))}, whole({numbers({n, 6})})) == "");
+  // Other work without examples alone.
+  const auto none = [](const Tensor& x) { return x.size(0) == 0 ? op::relu(x) : op::neg(x); };
+  const graph::Graph some = graph::Graph(graph::parse(traced(none).text(), {}));
+  CHECK_THAT(some.text(), ContainsSubstring("batch 2 from 1\n"));
+  CHECK(difference_of({some(numbers({1, 6}))}, {op::neg(numbers({1, 6}))}) == "");
+  CHECK_THROWS_WITH(some(numbers({0, 6})), ContainsSubstring("has no examples"));
   // A copy in place of the slice that holds all of one example.
   const graph::Graph last =
       graph::trace([](const std::vector<Tensor>& in) { return std::vector{op::copy(in[0].slice(0, -1, 1 << 20))}; },

@@ -258,3 +258,22 @@ TEST_CASE("mixed: masters take up weights that somebody has changed, and keep wh
   step_with(weight, 1, masters, sgd);
   CHECK(masters.parameters()[0].values()[0] == 3 - 0x1p-12);
 }
+
+TEST_CASE("mixed: an optimiser of the weights, which their masters would replace, is refused", "[optim][mixed]") {
+  for (const DType dtype : {DType::bfloat16, DType::float16}) {
+    Tensor weight = ones({3}, dtype).set_requires_grad(), other = ones({3}).set_requires_grad();
+    optim::MasterWeights masters{{other, weight}};
+    optim::SGD sgd{{weight}, {.learning_rate = 0.5}}, right{masters.parameters(), {.learning_rate = 0.5}};
+    optim::GradScaler scaler{{.scale = 2}};
+    const auto gradients = [&] {
+      other.set_grad(full({3}, 2));
+      weight.set_grad(full({3}, 2, dtype));
+    };
+    gradients();
+    CHECK_THROWS_WITH(scaler.step(masters, sgd), Catch::ContainsSubstring("the optimiser changes 16-bit weights"));
+    gradients();
+    scaler.step(masters, right);
+    CHECK(weight.values()[0] == 0.5);
+    CHECK(other.values()[0] == 0.5);
+  }
+}

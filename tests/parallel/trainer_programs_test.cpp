@@ -37,6 +37,9 @@ struct Plan {
   std::int64_t stops_after = 0;
   int stopping = 0;
   bool fails = false;
+  DType weights = DType::float32;
+  Precision precision = Precision::strict;
+  const char* mode = "vectorized";
   TrainerOptions options = {};
 
   Plan(std::uint64_t number, int first, int last, bool may_fail) : seed(number), first_ranks(first), last_ranks(last) {
@@ -63,6 +66,11 @@ struct Plan {
     stops_after = draws.number(0, steps);
     stopping = static_cast<int>(draws.number(0, first_ranks - 1));
     fails = may_fail && draws.once_in(4);
+    if (draws.once_in(3)) weights = draws.one_of(std::vector{DType::bfloat16, DType::float16});
+    if (draws.once_in(3)) precision = weights == DType::float32 && draws.once_in(2) ? Precision::f16 : Precision::bf16;
+    if (draws.once_in(2)) mode = "sequential";
+    if (draws.once_in(4) && weights == DType::float32)
+      options.scaler = optim::GradScalerOptions{.scale = 1024, .interval = 2};
   }
 };
 
@@ -79,7 +87,7 @@ class Subject {
         net_, *optimizer_, data::DataLoader(examples(plan.count, plan.seed), loader),
         [this](const Tensor& x, const Tensor& labels) {
           if (fails && trainer->position().step == plan_.stops_after) throw Planned();
-          const Tensor y = net_(x);
+          const Tensor y = net_(x.to(plan_.weights)).to(DType::float32);
           return parallel::ShardLoss{operators::cross_entropy(y, labels), nn::count_right(y, labels)};
         },
         options, group);
@@ -118,6 +126,7 @@ class Subject {
       net.add(nn::Dropout(0.2));
     }
     net.add(nn::Linear(12, 3, {}, generator));
+    net.to(plan_.weights);
     return net;
   }
   std::unique_ptr<optim::Optimizer> make_optimizer() const {
@@ -150,6 +159,7 @@ struct Expected {
   std::vector<double> losses;
 };
 Expected expected_of(const Plan& plan) {
+  const Device device(plan.mode, {.precision = plan.precision});
   Subject alone(plan, Group(), "");
   alone.trainer->run();
   Expected expected{copied(alone.trainer->result()), copied(alone.trainer->snapshot().part("model.")), {}};
@@ -171,6 +181,7 @@ std::string beside(const Expected& expected, const Plan& plan, const Trainer& tr
 
 /// The first part: until some rank stops it or fails.
 std::string begin(const Plan& plan, const Group& group, const std::string& folder) {
+  const Device device(plan.mode, {.precision = plan.precision});
   Subject subject(plan, group, folder);
   subject.fails = plan.fails && group.rank() == plan.stopping;
   const auto& at = subject.trainer->position();
@@ -184,6 +195,7 @@ std::string begin(const Plan& plan, const Group& group, const std::string& folde
 
 /// The second part: from the newest checkpoint to the end.
 std::string end(const Plan& plan, const Group& group, const std::string& folder, const Expected& expected) {
+  const Device device(plan.mode, {.precision = plan.precision});
   Subject subject(plan, group, folder);
   const bool resumed = subject.trainer->resume();
   if (!plan.fails && !resumed && plan.stops_after > 0) return "nothing was resumed";

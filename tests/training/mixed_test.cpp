@@ -41,7 +41,7 @@ struct Small {
         trainer(
             net, sgd, data::DataLoader(points(), {.batch_size = 8, .seed = 2}),
             [this, factor](const Tensor& x, const Tensor& y) {
-              return parallel::ShardLoss{op::mse(net(x), y) * factor};
+              return parallel::ShardLoss{operators::mse(net(x), y) * factor};
             },
             options, group) {}
 };
@@ -116,6 +116,46 @@ TEST_CASE("trainer: ranks of a float16 training have the same bits and scales", 
   CHECK(weights[0] == weights[1]);
   CHECK(scales[0] == scales[1]);
   CHECK(scales[0] < 0x1p24);
+}
+
+TEST_CASE("trainer: what would leave the weights as they are is refused", "[trainer][mixed]") {
+  const auto train = [](nn::Sequential& net, optim::SGD& sgd, const TrainerOptions& options) {
+    const auto loss = [&](const Tensor& x, const Tensor& y) {
+      const DType dtype = net.parameters()[0].dtype();
+      return parallel::ShardLoss{operators::mse(net(x.to(dtype)).to(DType::float32), y)};
+    };
+    const Values before = net.state().at("0.weight").values();
+    Trainer trainer(net, sgd, data::DataLoader(points(), {.batch_size = 8, .seed = 2}), loss, options);
+    trainer.run();
+    return apart(net.state().at("0.weight").values(), before);
+  };
+  const auto made = [](DType dtype) {
+    Generator generator(1);
+    nn::Sequential net{nn::Linear(3, 8, {}, generator), nn::Tanh(), nn::Linear(8, 1, {}, generator)};
+    net.to(dtype);
+    return net;
+  };
+  const TrainerOptions plain{.epochs = 4}, scaled{.epochs = 4, .scaler = optim::GradScalerOptions{.scale = 1024}};
+  for (const DType dtype : {DType::bfloat16, DType::float16}) {
+    nn::Sequential net = made(dtype);
+    optim::SGD sgd(net.parameters(), {.learning_rate = 0.1});
+    {
+      const Device device("sequential");
+      CHECK(train(net, sgd, plain) > 0.01);
+      CHECK_THROWS_WITH(train(net, sgd, scaled), Catch::ContainsSubstring("a scaled loss needs float32 parameters"));
+    }
+    const Device device("sequential", {.precision = Precision::f16});  // has a scaler of its own
+    CHECK_THROWS_AS(train(net, sgd, plain), DTypeError);
+    // Their masters alone are no parameters of the network.
+    optim::MasterWeights masters(net.parameters());
+    optim::SGD of_masters(masters.parameters(), {.learning_rate = 0.1});
+    CHECK_THROWS_WITH(train(net, of_masters, plain), Catch::ContainsSubstring("no parameter of the network"));
+  }
+  nn::Sequential net = made(DType::float32);
+  optim::SGD early(net.parameters(), {.learning_rate = 0.1});
+  net.to(DType::bfloat16);  // its parameters are the same tensors
+  const Device device("sequential");
+  CHECK(train(net, early, plain) > 0.01);
 }
 
 }  // namespace tern::testing

@@ -61,6 +61,7 @@ struct Node {
 struct Structure {
   std::string name = "graph";
   std::int64_t batch = 0;     ///< of the example; 0: all sizes are fixed
+  std::int64_t least = 0;     ///< batch: 1 where the program does other work without examples
   std::string fixed_by = {};  ///< why a trace left them fixed; empty: it did not, or nobody knows
   std::vector<Value> values;
   std::vector<Node> nodes;

@@ -11,12 +11,21 @@ namespace tern::graph {
 
 namespace {
 
+/// Whether the result is rounded to 16 bits between the two, and the joint kernel would leave that out: before an
+/// activation that is no mere bound.
+bool rounds_between(const Structure& structure, const Node& first, const Node& next) {
+  const std::string& name = next.op->name();
+  return size_of(structure.values[first.results[0]].dtype) == 2 && name != "relu" && name != "relu6" &&
+         name != "max_pool2d" && name != "add";
+}
+
 /// Joins `first` and `next`, which reads the only result of `first` as input number `position`; false where they stay.
 bool join(Structure& structure, Node& first, Node& next, std::size_t position, Rounding rounding) {
   if (!first.by_batch.empty() || !next.by_batch.empty()) return false;
   const operators::OpForm form{next.op, next.attributes};
   const auto joined = operators::fused({first.op, first.attributes}, form, position);
-  if (!joined || (!joined->exact && rounding == Rounding::same)) return false;
+  if (!joined) return false;
+  if (rounding == Rounding::same && (!joined->exact || rounds_between(structure, first, next))) return false;
   std::vector<int> others = next.inputs;
   others.erase(others.begin() + static_cast<std::ptrdiff_t>(position));
   if (first.inputs.size() + others.size() > joined->inputs + others.size()) return false;  // has them already
