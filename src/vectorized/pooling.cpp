@@ -163,7 +163,10 @@ void max_pool2d(Context& context, T* out, std::uint8_t* index, const T* in, cons
                         });
   const Interior inside(p);
   for_rows(context, in, p, [&](std::int64_t item, const Row<T>& row) {
-    pool_row(MaxRow<T>{out + item * p.OW, index == nullptr ? nullptr : index + item * p.OW}, row, inside, p);
+    if (index == nullptr)
+      pool_row(MaxRow<T, LargestState>{out + item * p.OW, nullptr}, row, inside, p);
+    else
+      pool_row(MaxRow<T, MaxState>{out + item * p.OW, index + item * p.OW}, row, inside, p);
   });
 }
 

@@ -15,6 +15,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "vectorized/ranges.hpp"
 #include "vectorized/simd.hpp"
@@ -32,14 +33,14 @@ struct Row {
   KernelRows rows;
 };
 
-template <class T>
+template <class T, template <class> class State>
 struct MaxRow {
   T* out;
   std::uint8_t* index;
 
   template <class D>
   HWY_INLINE void vector(D d, const T* from, const Row<T>& row, std::int64_t ow, const Pool2d& p) const {
-    MaxState<D> state(d, row.rows.first * p.KW);
+    State<D> state(d, row.rows.first * p.KW);
     if (p.stride_w == 1)
       visit_window<1>(d, from, row.rows, p, state);
     else if (p.stride_w == 2)
@@ -50,7 +51,7 @@ struct MaxRow {
   }
   template <class D>
   HWY_INLINE void two_by_two(D d, const T* from, const Row<T>& /*row*/, std::int64_t ow, const Pool2d& p) const {
-    MaxState<D> state(d, 0);
+    State<D> state(d, 0);
     visit_two_by_two(d, from, p, state);
     store(d, state, ow);
   }
@@ -74,9 +75,10 @@ struct MaxRow {
 
  private:
   template <class D>
-  HWY_INLINE void store(D d, const MaxState<D>& state, std::int64_t ow) const {
-    hn::StoreU(state.best, d, out + ow);
-    if (index != nullptr) hn::StoreU(position_bytes(d, state.where), hn::Rebind<std::uint8_t, D>(), index + ow);
+  HWY_INLINE void store(D d, const State<D>& state, std::int64_t ow) const {
+    hn::StoreU(largest_of(d, state), d, out + ow);
+    if constexpr (std::is_same_v<State<D>, MaxState<D>>)
+      hn::StoreU(position_bytes(d, state.where), hn::Rebind<std::uint8_t, D>(), index + ow);
   }
 };
 
@@ -159,10 +161,15 @@ void pool_row(const RowKind& kind, const Row<T>& row, const Interior& inside, co
 /// A vector of outputs of adjacent 2 x 2 windows.
 template <class D, class T>
 HWY_INLINE void max_two_by_two(D d, T* out, std::uint8_t* index, const T* in, const Pool2d& p) {
+  if (index == nullptr) {
+    LargestState<D> state(d, 0);
+    visit_two_by_two(d, in, p, state);
+    return hn::StoreU(largest_of(d, state), d, out);
+  }
   MaxState<D> state(d, 0);
   visit_two_by_two(d, in, p, state);
   hn::StoreU(state.best, d, out);
-  if (index != nullptr) hn::StoreU(position_bytes(d, state.where), hn::Rebind<std::uint8_t, D>(), index);
+  hn::StoreU(position_bytes(d, state.where), hn::Rebind<std::uint8_t, D>(), index);
 }
 
 /// Some output rows, counted over all planes, of unpadded 2 x 2 windows with stride 2.

@@ -6,6 +6,7 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <type_traits>
 
 #include "core/built.hpp"
 #include "vectorized/dispatched.hpp"
@@ -110,8 +111,8 @@ HWY_INLINE void store_positions(D d, hn::Vec<D> where, std::uint8_t* index, std:
   std::copy_n(buffer, count, index);
 }
 
-template <class T>
-void max(const Context& context, T* out, std::uint8_t* index, const T* in, const Pool2d& p) {
+template <template <class> class State, class T>
+void max_by(const Context& context, T* out, std::uint8_t* index, const T* in, const Pool2d& p) {
   const auto axes = axes_of(p);
   const std::int64_t C = p.channels;
   for_rows(context, axes.images, p.OH, cost(p.OW * C, static_cast<double>(p.KH * p.KW)),
@@ -123,17 +124,22 @@ void max(const Context& context, T* out, std::uint8_t* index, const T* in, const
                const std::int64_t to = ((n * p.OH + oh) * p.OW + ow) * C;
                for_channels<T>(C, [&](auto d, std::int64_t c, std::int64_t count) HWY_ATTR {
                  const bool empty = top == bottom || left == right;
-                 MaxState<decltype(d)> state(d, empty ? 0 : top * p.KW + left);
+                 State<decltype(d)> state(d, empty ? 0 : top * p.KW + left);
                  for (std::int64_t kh = top; kh < bottom; ++kh)
                    for (std::int64_t kw = left; kw < right; ++kw) {
                      const T* from = corner + (kh * p.dilation_h * p.W + kw * p.dilation_w) * C + c;
                      state.take(d, load_columns(d, from, count), kh * p.KW + kw);
                    }
-                 store_columns(state.best, d, out + to + c, count);
-                 if (index != nullptr) store_positions(d, state.where, index + to + c, count);
+                 store_columns(largest_of(d, state), d, out + to + c, count);
+                 if constexpr (std::is_same_v<State<decltype(d)>, MaxState<decltype(d)>>)
+                   store_positions(d, state.where, index + to + c, count);
                });
              }
            });
+}
+template <class T>
+void max(const Context& context, T* out, std::uint8_t* index, const T* in, const Pool2d& p) {
+  index == nullptr ? max_by<LargestState>(context, out, index, in, p) : max_by<MaxState>(context, out, index, in, p);
 }
 
 template <class D>

@@ -124,6 +124,28 @@ struct MaxState {
   }
 };
 
+/// The maximum alone, for inference. Of equal zeros the first, of NaN any.
+template <class D>
+struct LargestState {
+  hn::Vec<D> best;
+  hn::Mask<D> nan;
+  HWY_INLINE LargestState(D d, std::int64_t /*first*/)
+      : best(hn::Set(d, -std::numeric_limits<hn::TFromD<D>>::infinity())), nan(hn::IsNaN(hn::Zero(d))) {}
+  HWY_INLINE void take(D /*d*/, hn::Vec<D> value, std::int64_t /*position*/) {
+    best = hn::Max(value, best);
+    nan = hn::Or(nan, hn::IsNaN(value));
+  }
+};
+/// What a state came to.
+template <class D>
+HWY_INLINE hn::Vec<D> largest_of(D /*d*/, const MaxState<D>& state) {
+  return state.best;
+}
+template <class D>
+HWY_INLINE hn::Vec<D> largest_of(D d, const LargestState<D>& state) {
+  return hn::IfThenElse(state.nan, hn::Set(d, std::numeric_limits<hn::TFromD<D>>::quiet_NaN()), state.best);
+}
+
 template <class D>
 struct SumState {
   hn::Vec<D> sum;
