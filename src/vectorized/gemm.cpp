@@ -343,6 +343,7 @@ void multiply_narrow(const Block<T>& block) {
     part.a += first * block.a_row;
     part.c += first * block.c_row;
     if (block.row_bias != nullptr) part.row_bias += first;
+    part.a_next = ByRows && t + 1 < tiles && block.runs == nullptr ? part.a + part.m * block.a_row : nullptr;
     columns_of<T>(tile_function<ByRows, T>(part.m, 1), part);
   }
 }
@@ -411,7 +412,9 @@ void multiply_by(const Block<T>& block) {
         multiply_odd<T>(columns, part);
         continue;
       }
-    if (part.n > 0) columns_of<T>(tile_for(part.m, (part.n + lanes<T>() - 1) / lanes<T>()), part);
+    if (part.n == 0) continue;
+    if (block.n < width) part.a_next = next_rows;
+    columns_of<T>(tile_for(part.m, (part.n + lanes<T>() - 1) / lanes<T>()), part);
   }
 }
 

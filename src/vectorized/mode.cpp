@@ -27,7 +27,7 @@ std::string description() {
 }
 
 constexpr Decision decisions[]{
-    {"conv2d", {"im2col", "rows", "winograd", "depthwise", "taps", "dots"}},
+    {"conv2d", {"im2col", "rows", "winograd", "depthwise", "lines", "taps", "dots"}},
     {"conv2d_grad_x", {"im2col", "rows", "winograd", "depthwise"}},
     {"conv2d_grad_weight", {"im2col", "rows", "winograd", "depthwise"}},
     {"attention", {"fused", "streamed", "composed"}},

@@ -51,7 +51,7 @@ TEST_CASE("kept weights: the third inference finds what the second one made, wit
   const Device device{"vectorized"};
   const NoGrad none;
   const Limit limit(64 * megabytes);
-  for (const char* algorithm : {"rows", "winograd", "depthwise", "taps", "dots"}) {
+  for (const char* algorithm : {"rows", "winograd", "depthwise", "lines", "taps", "dots"}) {
     INFO(algorithm);
     const ForcedAlgorithm forced{"conv2d", algorithm};
     const Convolution convolution(1, algorithm == std::string("depthwise") ? 16 : 1);
@@ -122,7 +122,7 @@ TEST_CASE("kept weights: each problem and algorithm has its own", "[device]") {
   Convolution convolution;
   std::vector<std::vector<double>> expected;
   const auto each = [&](const auto& use) {
-    for (const char* algorithm : {"rows", "winograd", "im2col", "taps", "dots"}) {
+    for (const char* algorithm : {"rows", "winograd", "im2col", "lines", "taps", "dots"}) {
       const ForcedAlgorithm forced{"conv2d", algorithm};
       for (const std::int64_t padding : {0, 1}) {
         convolution.options.padding = padding;
@@ -165,7 +165,7 @@ TEST_CASE("kept weights: all batches and sizes of images share them", "[device]"
   const Device device{"vectorized"};
   const NoGrad none;
   const Limit limit(64 * megabytes);
-  for (const char* algorithm : {"rows", "winograd", "depthwise", "taps", "dots"}) {
+  for (const char* algorithm : {"rows", "winograd", "depthwise", "lines", "taps", "dots"}) {
     INFO(algorithm);
     const ForcedAlgorithm forced{"conv2d", algorithm};
     Convolution convolution(1, algorithm == std::string("depthwise") ? 16 : 1);

@@ -93,6 +93,11 @@ bool dots_fit(const Problem&);
 template <class T>
 double dots_cycles(const Problem&);
 template <class T>
+PlanPointer<T> lines(const Problem&, const Arrays<T>&);
+bool lines_fit(const Problem&);
+template <class T>
+double lines_cycles(const Problem&);
+template <class T>
 PlanPointer<T> taps(const Problem&, const Arrays<T>&);
 bool taps_fit(const Problem&);
 template <class T>

@@ -32,7 +32,8 @@ double im2col_cycles(const Problem& problem) {
   const std::int64_t two = 2 * gemm_kernels<T>().lanes;
   const double vectors = static_cast<double>(problem.N * problem.groups * divide_up(problem.positions(), two));
   const double products = 1.24 * vectors * static_cast<double>(problem.K());
-  if (direct_fits(problem)) return products * direct_products(problem) + direct_copies(problem);
+  if (direct_fits(problem))
+    return products * direct_products(problem) + direct_copies(problem) + 18 * vectors * static_cast<double>(problem.O);
   return products * patch_products(problem);
 }
 
@@ -95,11 +96,12 @@ constexpr Algorithm<T> rounded_algorithm(const char* name) {
 
 /// The first one that fits and handles all values.
 template <class T>
-constexpr std::array<Algorithm<T>, 8> algorithms{
+constexpr std::array<Algorithm<T>, 9> algorithms{
     {algorithm<T, im2col<T>>("im2col", im2col_fits, im2col_cycles<T>),
      algorithm<T, rows<T>>("rows", rows_fit, rows_cycles<T>),
      algorithm<T, winograd<T>>("winograd", winograd_fits<T>, winograd_cycles<T>),
      algorithm<T, depthwise<T>>("depthwise", depthwise_fits, depthwise_cycles<T>),
+     algorithm<T, lines<T>>("lines", lines_fit, lines_cycles<T>),
      algorithm<T, taps<T>>("taps", taps_fit, taps_cycles<T>), algorithm<T, dots<T>>("dots", dots_fit, dots_cycles<T>),
      rounded_algorithm<T, bfloat16::avx512_kernels>("avx512_bf16"),
      rounded_algorithm<T, bfloat16::amx_kernels>("amx")}};
@@ -193,12 +195,16 @@ bool fits_by_name(const Problem& problem, std::string_view name) {
 
 namespace {
 
-/// By the rule's algorithm.
+/// By the rule's algorithm. Where a gain must be `clear`, channels last count for more, and Winograd's sums, which
+/// round more, for most.
 template <class T>
-double least_cycles(const Problem& problem) {
+double least_cycles(const Problem& problem, bool clear = false) {
   double least = std::numeric_limits<double>::infinity();
-  for (const Algorithm<T>& algorithm : algorithms<T>)
-    if (algorithm.fits(problem)) least = std::min(least, algorithm.cost(problem));
+  for (const Algorithm<T>& algorithm : algorithms<T>) {
+    if (!algorithm.fits(problem)) continue;
+    const double factor = !clear ? 1 : algorithm.cost == winograd_cycles<T> ? 1.7 : 1.25;
+    least = std::min(least, factor * algorithm.cost(problem));
+  }
   return least;
 }
 
@@ -235,11 +241,11 @@ Layout choose_layout(const Context& context, Problem problem) {
   const bool fills = problem.O >= 8 && problem.O % 8 == 0 && problem.K() >= 24;
   constexpr std::int64_t few = 16;
   if (fills && problem.O > few && problem.groups == 1) return Layout::channels_last;
-  // Many outputs that fill no vectors: the gradients are slow with channels last.
-  if (!fills && problem.O > few && problem.groups == 1 && problem.KH * problem.KW > 1) return Layout::channels_first;
   // Else what is faster, with a copy of the image in the other layout.
   const double copy = 1.4 * static_cast<double>(problem.N * problem.groups * problem.C * problem.plane());
-  const double last = least_cycles<T>(problem) + (lies == Layout::channels_last ? 0 : copy);
+  // The gradients of many outputs that fill no vectors are slower with channels last.
+  const bool clear = !fills && problem.O > few && problem.groups == 1 && problem.taps() > 1;
+  const double last = least_cycles<T>(problem, clear) + (lies == Layout::channels_last ? 0 : copy);
   problem.layout = Layout::channels_first;
   const double first = least_cycles<T>(problem) + (lies == Layout::channels_first ? 0 : copy);
   return last < first ? Layout::channels_last : Layout::channels_first;

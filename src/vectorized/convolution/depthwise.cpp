@@ -86,10 +86,10 @@ class Depthwise : public Plan<T> {
     const std::int64_t image = first / rows.outputs;
     const std::int64_t from = image * rows.inputs * columns.inputs * in_pitch_ + channel;
     const std::int64_t to = image * rows.outputs * columns.outputs * out_pitch_ + channel;
-    strip.clear();
-    for (std::int64_t row = first - image * rows.outputs; row < last - image * rows.outputs; ++row)
-      strip.add(row, row, [](std::int64_t input) { return input; });
-    strip.run(arrays_.out + to, arrays_.in + from, arrays_.mask_at(from), weights + channel,
+    const std::int64_t down = strip.place(first - image * rows.outputs, last - image * rows.outputs);
+    strip.run(arrays_.out + to + down * columns.outputs * out_pitch_,
+              arrays_.in + from + down * rows.step() * columns.inputs * in_pitch_,
+              arrays_.mask_at(from + down * rows.step() * columns.inputs * in_pitch_), weights + channel,
               arrays_.bias == nullptr ? nullptr : arrays_.bias + channel, channels);
     if (arrays_.added == nullptr && arrays_.after == Activation::none) return;
     for (std::int64_t row = first; row < last; ++row) finish_row(row, channel, channels);

@@ -3,6 +3,7 @@
 #include <numeric>
 #include <utility>
 
+#include "vectorized/cache.hpp"
 #include "vectorized/gemm.hpp"
 
 namespace tern::vectorized::convolution {
@@ -56,14 +57,18 @@ Pooled<Segment> segments_of(const Axis& axis) {
   return result;
 }
 
-Pooled<TapAt> taps_of_row(const Axis& axis, std::int64_t row) {
-  Pooled<TapAt> result;
+void taps_of_row(const Axis& axis, std::int64_t row, Pooled<TapAt>& taps) {
+  taps.clear();
   const std::int64_t phase = row % axis.phases(), place = row / axis.phases();
   for (std::int64_t tap = 0; tap < axis.taps; ++tap) {
     if (!axis.has(phase, tap)) continue;
     const std::int64_t input = axis.input(phase, tap) + place * axis.step();
-    if (input >= 0 && input < axis.inputs) result.push_back({tap, input});
+    if (input >= 0 && input < axis.inputs) taps.push_back({tap, input});
   }
+}
+Pooled<TapAt> taps_of_row(const Axis& axis, std::int64_t row) {
+  Pooled<TapAt> result;
+  taps_of_row(axis, row, result);
   return result;
 }
 
@@ -100,11 +105,16 @@ DepthwiseRows<T>::DepthwiseRows(const Problem& problem, std::int64_t in_pitch, s
       fold_(fold) {
   constexpr std::int64_t most_rows = 8, vectors = 6;  // as many as the kernel sums together
   const std::int64_t lanes = depthwise_kernels<T>().lanes;
-  lines_ =
-      fold == 1 && columns_.stride == 1 && depthwise_line_fits(columns_.taps) && (!problem.mask || columns_.forward);
+  // With a stride, images from far away are read faster by whole rows of all channels, unless each is read often.
+  const std::int64_t stride = columns_.line_stride(),
+                     bytes = problem.plane() * in_pitch * static_cast<std::int64_t>(sizeof(T));
+  const bool often = stride == 1 || columns_.taps >= 7 || near || bytes <= cache_share(0.75);
+  lines_ = fold == 1 && depthwise_line_fits(columns_.taps, stride) &&
+           (columns_.forward ? often : columns_.stride == 1 && !problem.mask);
   if (!lines_) segments_ = segments_of(columns_);
   const std::int64_t live = (rows_.taps - 1) * rows_.dilation + 1 + rows_.step();  // rows of inputs
-  const std::int64_t tile = (depthwise_line_kernels<T>().most_outputs + columns_.taps - 1) * columns_.dilation;
+  const std::int64_t tile =
+      ((depthwise_line_kernels<T>().most_outputs - 1) * columns_.line_stride() + columns_.taps) * columns_.dilation;
   const std::int64_t width = std::max<std::int64_t>(lines_ ? std::min(tile, columns_.inputs) : columns_.inputs, 1);
   const std::int64_t fitting = near_bytes / (live * width * static_cast<std::int64_t>(sizeof(T))) / lanes;
   block_ = lanes * (fitting >= vectors ? fitting / vectors * vectors : std::max<std::int64_t>(fitting, 1));
@@ -114,6 +124,7 @@ DepthwiseRows<T>::DepthwiseRows(const Problem& problem, std::int64_t in_pitch, s
 
 template <class T>
 void DepthwiseRows<T>::clear() {
+  placed_ = {0, 0};
   runs_.clear();
   taps_.clear();
 }
@@ -190,7 +201,7 @@ void DepthwiseRows<T>::run(T* out, const T* in, const T* mask, const T* weights,
   }
 }
 
-/// With dilation d, the outputs [phase, phase + d, ...) are a row without dilation.
+/// With dilation d and stride s, the outputs [phase, phase + d / gcd(d, s), ...) are a row without dilation.
 template <class T>
 void DepthwiseRows<T>::run_lines(const DepthwiseRun<T>& channels) const {
   DepthwiseLine<T> line;
@@ -201,8 +212,10 @@ void DepthwiseRows<T>::run_lines(const DepthwiseRun<T>& channels) const {
   line.taps = columns_.taps;
   line.channels = channels.channels;
   line.weight_step = weight_row_;
+  line.stride = columns_.line_stride();
   line.activation = activation_;
-  for (std::int64_t phase = 0; phase < std::min(columns_.dilation, columns_.outputs); ++phase) run_tiles(line, phase);
+  for (std::int64_t phase = 0; phase < std::min(columns_.line_phases(), columns_.outputs); ++phase)
+    run_tiles(line, phase);
 }
 
 /// The same tile of columns in all rows, so that they share inputs. The gradient of x, whose inputs lie in the opposite
@@ -211,19 +224,18 @@ template <class T>
 void DepthwiseRows<T>::run_tiles(DepthwiseLine<T> line, std::int64_t phase) const {
   const auto& kernels = depthwise_line_kernels<T>();
   const auto& [outputs, inputs, taps, stride, pad, step, forward] = columns_;
-  const std::int64_t count = divide_up(outputs - phase, step), tiles = divide_up(count, kernels.most_outputs);
+  const std::int64_t out_step = columns_.line_phases();
+  const std::int64_t count = divide_up(outputs - phase, out_step), tiles = divide_up(count, kernels.most_outputs);
   const std::int64_t before = forward ? pad : pad + outputs - inputs;
   line.in_step = (forward ? step : -step) * in_pitch_;
-  line.out_step = (forward ? step : -step) * out_pitch_;
+  line.out_step = (forward ? out_step : -out_step) * out_pitch_;
   T* const out = line.out;
   const T* const in = line.in;
   for (std::int64_t tile = 0; tile < tiles; ++tile) {
     const std::int64_t begin = count * tile / tiles;
     line.outputs = count * (tile + 1) / tiles - begin;
-    const std::int64_t output = phase + begin * step, input = output - before;
-    line.inside = 0;
-    for (std::int64_t j = 0; j < line.outputs + taps - 1; ++j)
-      if (const std::int64_t at = input + j * step; at >= 0 && at < inputs) line.inside |= std::uint32_t{1} << j;
+    const std::int64_t output = phase + begin * out_step, input = output * (forward ? stride : 1) - before;
+    line.inside = columns_.line_inside(input, line.outputs);
     line.in = in + (forward ? input : inputs - 1 - input) * in_pitch_;
     for (const Run& row : runs_) {
       line.rows = taps_.data() + row.first_tap;

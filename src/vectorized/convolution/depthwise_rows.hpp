@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 
 #include "vectorized/convolution/algorithm.hpp"
 #include "vectorized/convolution/depthwise_kernels.hpp"
 #include "vectorized/convolution/depthwise_line.hpp"
+#include "vectorized/ranges.hpp"
 
 namespace tern::vectorized::convolution {
 
@@ -25,9 +27,26 @@ struct Axis {
   bool has(std::int64_t phase, std::int64_t tap) const {
     return forward || (phase + pad - tap * dilation) % stride == 0;
   }
+  /// Whether all taps of an output of a forward pass are inside.
+  bool inside(std::int64_t output) const {
+    const std::int64_t first = output * stride - pad;
+    return forward && first >= 0 && first + (taps - 1) * dilation < inputs;
+  }
   /// The input of a tap for the first output of a phase; may be outside.
   std::int64_t input(std::int64_t phase, std::int64_t tap) const {
     return forward ? tap * dilation - pad : (phase + pad - tap * dilation) / stride;
+  }
+
+  // As a line of depthwise_line.hpp: outputs line_phases() apart read inputs of a stride of line_stride(), `dilation`
+  // apart.
+  std::int64_t line_phases() const { return dilation / std::gcd(dilation, stride); }
+  std::int64_t line_stride() const { return stride / std::gcd(dilation, stride); }
+  /// Of `outputs` outputs, the first of whose inputs is `input`, which inputs are there: bit j for the j-th.
+  std::uint64_t line_inside(std::int64_t input, std::int64_t line_outputs) const {
+    std::uint64_t result = 0;
+    for (std::int64_t j = 0, last = (line_outputs - 1) * line_stride() + taps; j < last; ++j)
+      if (const std::int64_t at = input + j * dilation; at >= 0 && at < inputs) result |= std::uint64_t{1} << j;
+    return result;
   }
 };
 Axis rows_of(const Problem& problem);
@@ -45,6 +64,7 @@ Pooled<Segment> segments_of(const Axis& axis);
 
 /// The taps of a row of outputs, with the rows of their inputs.
 Pooled<TapAt> taps_of_row(const Axis& axis, std::int64_t row);
+void taps_of_row(const Axis& axis, std::int64_t row, Pooled<TapAt>& taps);
 
 template <class T>
 std::int64_t padded_channels(const Problem& problem) {
@@ -79,9 +99,20 @@ class DepthwiseRows {
   /// Adds row `row` of the outputs, which is row `to` of `out` below; row h of the inputs is row place(h) of `in`.
   template <class Place>
   void add(std::int64_t row, std::int64_t to, const Place& place) {
-    Pooled<TapAt> taps = taps_of_row(rows_, row);
-    for (TapAt& tap : taps) tap.input = place(tap.input);
-    add_row(taps, to);
+    taps_of_row(rows_, row, found_);
+    for (TapAt& tap : found_) tap.input = place(tap.input);
+    add_row(found_, to);
+  }
+
+  /// Clears, and adds the rows [first, last) where they lie; or finds that the rows that it placed before have as many
+  /// taps, all of them. How many rows below those they lie.
+  std::int64_t place(std::int64_t first, std::int64_t last) {
+    const bool inside = rows_.inside(first) && rows_.inside(last - 1);
+    if (inside && placed_.count() == last - first) return first - placed_.first;
+    clear();
+    for (std::int64_t row = first; row < last; ++row) add(row, row, [](std::int64_t input) { return input; });
+    if (inside) placed_ = {first, last};
+    return 0;
   }
 
   /// `channels` channels, whose first ones all pointers are at. `mask` and `bias` may be null.
@@ -102,6 +133,8 @@ class DepthwiseRows {
   kernels::Activation activation_;
   std::int64_t in_pitch_, out_pitch_, weight_row_, together_, block_, fold_;
   bool lines_;  ///< a stride of 1: by the kernels of depthwise_line.hpp
+  Range placed_{0, 0};
+  Pooled<TapAt> found_;
   Pooled<Run> runs_;
   Pooled<DepthwiseTap> taps_;
 };

@@ -83,6 +83,7 @@ double dots_cycles(const Problem& p) {
   const std::int64_t pitch = p.x_pitch, vector = gemm_kernels<T>().lanes;
   const double crossing = pitch % vector == 0 ? 0 : 2 * pitch % vector == 0 ? 0.3 : 1, run = 12;
   const double load = lanes * sizeof(T) > 32 ? 1.2 + 0.5 * crossing : 0.75 + 0.12 * crossing;
+  constexpr double product = 0.62;
   const double loads = columns.sum([&](std::int64_t outputs) {
     const std::int64_t together = std::min(p.N, some_images);
     const auto positions = static_cast<double>(std::max(outputs, together));
@@ -90,7 +91,7 @@ double dots_cycles(const Problem& p) {
     const double height = std::min({static_cast<double>(kernels.dot_rows), fitting, positions});
     const double far = width * K > near_elements ? 1 : O * K > near_elements ? height / positions : 0;
     const double patch = width < O && row > near_elements && outputs < together ? 2 : 1;
-    return load * (patch / width + (1 + far) / height) * vectors * O + run * runs * parts / height;
+    return std::max(load * (patch / width + (1 + far) / height), product) * vectors * O + run * runs * parts / height;
   });
   const double visits = static_cast<double>(p.OH) * static_cast<double>(columns.count) / some_images;
   const double image = static_cast<double>(p.plane()) * C;
