@@ -32,9 +32,11 @@ double im2col_cycles(const Problem& problem) {
   const std::int64_t two = 2 * gemm_kernels<T>().lanes;
   const double vectors = static_cast<double>(problem.N * problem.groups * divide_up(problem.positions(), two));
   const double products = 1.24 * vectors * static_cast<double>(problem.K());
+  const auto outputs = static_cast<double>(problem.O);
   if (direct_fits(problem))
-    return products * direct_products(problem) + direct_copies(problem) + 18 * vectors * static_cast<double>(problem.O);
-  return products * patch_products(problem);
+    return products * direct_products(problem) + direct_copies(problem) + 18 * vectors * outputs;
+  const auto whole = static_cast<double>(problem.N * problem.groups * (problem.positions() / two));
+  return products * patch_products(problem) + (9 * whole + 20 * (vectors - whole)) * outputs;
 }
 
 /// Of rows: outputs fill whole vectors, and patches are cut out run by run, vector by vector.
