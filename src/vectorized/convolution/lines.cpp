@@ -13,7 +13,7 @@
 namespace tern::vectorized::convolution {
 namespace {
 
-constexpr std::int64_t near_bytes = 32 * 1024;  // of weights in the first-level cache
+constexpr std::int64_t first_level_bytes = 32 * 1024;  // of weights in the first-level cache
 
 /// Which outputs a vector holds: of `groups` groups, or one of the `parts` of a group's.
 struct Lanes {
@@ -183,7 +183,7 @@ double lines_cycles(const Problem& p) {
   const double rows = inside_of(rows_of(p)).products() * static_cast<double>(p.C);
   const std::int64_t vector = gemm_kernels<T>().lanes * p.element, bytes = p.N * p.positions() * p.y_pitch * p.element;
   const double store = 9 + (bytes > 2 * block_bytes() ? 0.12 * static_cast<double>(vector) : 0);
-  const double far = p.K() * vector > near_bytes ? 0.5 * static_cast<double>(tiles * p.KW) : 0;
+  const double far = p.K() * vector > first_level_bytes ? 0.5 * static_cast<double>(tiles * p.KW) : 0;
   return vectors * (rows * (0.88 * products + 0.46 * inputs + far) + store * static_cast<double>(p.positions()));
 }
 template double lines_cycles<float>(const Problem&);
