@@ -250,9 +250,9 @@ inline Timed timed(const std::string& kind, std::istream& words, DType dtype, bo
   }
   for (Tensor& leaf : layer.leaves) leaf.set_requires_grad();
   const Tensor y = layer.forward(layer.leaves);
-  const Tensor grad = y.rank() == 4 && request.channels_last
-                          ? request.images(y.size(0), y.size(1), y.size(2), y.size(3))
-                          : request.random(y.shape());
+  Tensor grad = y.rank() == 4 && request.channels_last ? request.images(y.size(0), y.size(1), y.size(2), y.size(3))
+                                                       : request.random(y.shape());
+  grad = grad.to(y.dtype());  // that of a loss is float32
   const Step::Function train = [layer](const std::vector<Tensor>& in) mutable -> std::vector<Tensor> {
     for (Tensor& leaf : layer.leaves) leaf.zero_grad();
     layer.forward(layer.leaves).backward(in[0]);
