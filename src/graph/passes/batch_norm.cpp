@@ -1,16 +1,16 @@
-// w (x - mean) / sqrt(var + epsilon) + b = x s + (b - mean s) with s = w / sqrt(var + epsilon), per channel: the scale
-// goes into the weight before, the rest into its bias. Computed in float64.
+// The scale of a batch normalisation goes into the weight before it, the shift into that layer's bias.
 
 #include <algorithm>
 #include <unordered_map>
 
 #include "graph/passes/constants.hpp"
+#include "graph/passes/statistics.hpp"
 #include "tern/autograd/tape.hpp"
 #include "tern/graph/passes.hpp"
 #include "tern/operators/arithmetic.hpp"
 #include "tern/operators/conv.hpp"
 #include "tern/operators/normalization.hpp"
-#include "tern/operators/reduction.hpp"
+#include "tern/tensor/create.hpp"
 
 namespace tern::graph {
 
@@ -36,14 +36,12 @@ Folded folded(const Structure& structure, const Makers& makers, const Node& laye
     if (i >= node.inputs.size() || node.inputs[i] < 0) return Tensor{};
     return constant_of(structure, makers, node.inputs[i])->to(DType::float64);
   };
-  const Tensor weight = of(layer, 1), bias = of(layer, 2), gain = of(norm, 1), shift = of(norm, 2), mean = of(norm, 3);
-  const double epsilon = norm.attributes.get<operators::BatchNormOptions>().epsilon;
-  Tensor scale = operators::rsqrt(operators::add(of(norm, 4), epsilon));
-  if (gain.defined()) scale = operators::mul(scale, gain);
+  const Tensor weight = of(layer, 1), bias = of(layer, 2);
+  const auto [scales, shifts] = scale_shift(norm, [&](std::size_t i) { return of(norm, i); });
+  const Tensor scale = tensor(scales, {weight.size(0)}), shift = tensor(shifts, {weight.size(0)});
   Shape along = Shape::filled(weight.rank(), 1);
   along[0] = weight.size(0);
-  Tensor rest = operators::mul(bias.defined() ? operators::sub(bias, mean) : operators::neg(mean), scale);
-  if (shift.defined()) rest = operators::add(rest, shift);
+  const Tensor rest = bias.defined() ? operators::add(operators::mul(bias, scale), shift) : shift;
   const DType dtype = structure.values[layer.inputs[1]].dtype;
   return {operators::mul(weight, scale.reshape(along)).to(dtype), rest.to(dtype)};
 }

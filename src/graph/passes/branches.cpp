@@ -1,9 +1,8 @@
 #include <algorithm>
-#include <cmath>
 
 #include "graph/passes/layers.hpp"
+#include "graph/passes/statistics.hpp"
 #include "tern/operators/conv.hpp"
-#include "tern/operators/normalization.hpp"
 
 namespace tern::graph {
 
@@ -62,15 +61,13 @@ void add(const Layers& layers, Kernel& to, const Branch& branch, Pair at, double
   const auto outputs = static_cast<std::size_t>(shape[0]);
   Numbers scale(outputs, sign), shift(outputs);
   if (branch.norm != nullptr) {
-    const auto of = [&](std::size_t i, double absent) {
+    const ScaleShift norm = scale_shift(*branch.norm, [&](std::size_t i) {
       const int id = branch.norm->inputs[i];
-      return id < 0 ? Numbers(outputs, absent) : layers.value(id).tensor.values();
-    };
-    const Numbers gain = of(1, 1), offset = of(2, 0), mean = of(3, 0), variance = of(4, 1);
-    const double epsilon = branch.norm->attributes.get<operators::BatchNormOptions>().epsilon;
+      return id < 0 ? Tensor{} : layers.value(id).tensor;
+    });
     for (std::size_t o = 0; o < outputs; ++o) {
-      scale[o] = sign * gain[o] / std::sqrt(variance[o] + epsilon);
-      shift[o] = sign * offset[o] - mean[o] * scale[o];
+      scale[o] = sign * norm.scale[o];
+      shift[o] = sign * norm.shift[o];
     }
   }
   const Tensor* const own = branch.conv == nullptr ? nullptr : &layers.value(branch.conv->inputs[1]).tensor;

@@ -76,8 +76,8 @@ class Linears {
       const Value& before = structure_.values[node.inputs[side]];
       const Value& after = structure_.values[node.results[0]];
       const std::int64_t width = before.shape.back().fixed;
-      if (row->rank() < 1 || row->size(-1) != width || row->numel() != width || before.shape != after.shape ||
-          before.dtype != row->dtype())
+      if (before.shape.back().each != 0 || row->rank() < 1 || row->size(-1) != width || row->numel() != width ||
+          before.shape != after.shape || before.dtype != row->dtype())
         continue;
       const int bias = row->rank() == 1 ? node.inputs[1 - side]
                                         : add_constant(structure_, layer, "bias", row->reshape({width}).contiguous());
