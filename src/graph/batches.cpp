@@ -43,7 +43,8 @@ struct Work {
 /// Which value of one trace is which of another.
 class Pairs {
  public:
-  Pairs(const Work& own, const Work& other) : own_(own), other_(other), partner_(own.original.size(), -1) {}
+  Pairs(const Work& own, const Work& other, bool sizes)
+      : own_(own), other_(other), sizes_(sizes), partner_(own.original.size(), -1) {}
   /// Whether they are one value; tensors that both hold are where their bytes are equal.
   bool same(int a, int b) {
     if (a < 0 || b < 0) return a == b;
@@ -51,17 +52,19 @@ class Pairs {
     b = other_.original[b];
     if (partner_[a] >= 0) return partner_[a] == b;
     const Value &own = own_.structure.values[a], &other = other_.structure.values[b];
-    return own.kind == other.kind && own.tensor.defined() && join(a, b) && same_constant(own.tensor, other.tensor);
+    return own.kind == other.kind && own.tensor.defined() && other.tensor.defined() && join(a, b) &&
+           own.shape == other.shape && same_constant(own.tensor, other.tensor);
   }
   /// Takes two values for one; false where their dtypes or shapes differ.
   bool join(int a, int b) {
     const Value &own = own_.structure.values[a], &other = other_.structure.values[b];
     partner_[a] = b;
-    return own.dtype == other.dtype && own.shape == other.shape;
+    return own.dtype == other.dtype && (!sizes_ || own.shape == other.shape);
   }
 
  private:
   const Work &own_, &other_;
+  bool sizes_;
   std::vector<int> partner_;
 };
 
@@ -122,9 +125,9 @@ std::string difference_at(const Structure& whole, const Structure& program, std:
   return "";
 }
 
-std::string difference_of_work(const Structure& graph, const Structure& program) {
+std::string difference_of_work(const Structure& graph, const Structure& program, bool sizes) {
   const Work own(graph), other(program);
-  Pairs pairs(own, other);
+  Pairs pairs(own, other, sizes);
   for (std::size_t i = 0; i < graph.inputs.size(); ++i) pairs.join(graph.inputs[i], program.inputs[i]);
   for (std::size_t i = 0; i < std::max(own.nodes.size(), other.nodes.size()); ++i) {
     if (i >= other.nodes.size()) return "the program calls no " + own.nodes[i]->op->name();

@@ -16,7 +16,7 @@ std::string difference_at(const Structure& whole, const Structure& program, std:
 
 /// What differs between the work of a graph and that of the program that it was made from, both traced at one batch;
 /// empty: nothing. Operators that hand on their input are in neither: an expand to what is there already. Copies do not
-/// count: a program makes none of a tensor whose elements follow one another.
-std::string difference_of_work(const Structure& graph, const Structure& program);
+/// count: a program makes none of a tensor whose elements follow one another. Without `sizes` results may have others.
+std::string difference_of_work(const Structure& graph, const Structure& program, bool sizes = true);
 
 }  // namespace tern::graph

@@ -273,9 +273,37 @@ class Batches {
   std::int64_t n_;
 };
 
+/// Throws where the program decides by sizes that follow from elements, as those of `nonzero`: with other elements it
+/// then does other work.
+void check_elements(const Structure& once, const std::string& name, const Function& function,
+                    const std::vector<Tensor>& examples, const TraceRun& run) {
+  using Change = std::function<Tensor(const Tensor&)>;
+  const Change changes[]{[](const Tensor& x) { return zeros(x.shape(), x.dtype()); },
+                         [](const Tensor& x) { return ones(x.shape(), x.dtype()); },
+                         [](const Tensor& x) { return x.rank() > 0 ? operators::flip(x, {0}) : x.clone(); },
+                         [](const Tensor& x) {
+                           const bool several = x.rank() > 0 && x.size(0) > 0;
+                           return several ? operators::copy(operators::expand(x.slice(0, 0, 1), x.shape())) : x.clone();
+                         }};
+  for (const Change& change : changes) {
+    std::optional<Structure> other;
+    try {
+      std::vector<Tensor> others;
+      for (const Tensor& example : examples) others.push_back(change(example));
+      other = trace_once(name, function, others, run);
+    } catch (const Error&) {  // no elements for this program
+      continue;
+    }
+    const std::string reason = difference_of_work(once, *other, false);
+    expects<GraphError>(reason.empty(), "graph: with other elements ", reason,
+                        "; sizes that follow from elements, as those of nonzero, are none to decide by");
+  }
+}
+
 Structure traced(const std::string& name, const Function& function, const std::vector<Tensor>& examples, bool batch,
                  const TraceRun& run) {
   const Structure once = trace_once(name, function, examples, run);
+  if (run.runs) check_elements(once, name, function, examples, run);
   const auto follows = [&](const Tensor& x) { return x.rank() > 0 && x.size(0) == examples[0].size(0); };
   if (!batch || examples.empty() || examples[0].numel() == 0 || !std::ranges::all_of(examples, follows)) return once;
   return Batches(name, function, examples, run).joined(once);

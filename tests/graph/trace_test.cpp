@@ -158,6 +158,34 @@ TEST_CASE("trace: programs that look at values are refused, with their place", "
   refused([](const Tensor& x) { return op::add(x, randn({3})); });  // it would be the same in each call
 }
 
+TEST_CASE("trace: programs that decide by sizes that follow from elements are refused", "[graph]") {
+  const NoGrad no_grad;
+  const auto places = [](const Tensor& x) { return op::nonzero(op::greater(x, zeros({1}))); };
+  for (const bool batch : {false, true}) {
+    const graph::TraceOptions options{.batch = batch};
+    const auto traced = [&](const std::function<Tensor(const Tensor&)>& function) {
+      return graph::trace([&](const std::vector<Tensor>& x) { return std::vector{function(x[0])}; }, {numbers({4, 6})},
+                          options);
+    };
+    CHECK_THROWS_WITH(
+        traced([&](const Tensor& x) { return op::mul(op::sum(x), static_cast<double>(places(x).size(0))); }),
+        ContainsSubstring("with other elements the program calls mul_number"));
+    CHECK_THROWS_AS(traced([&](const Tensor& x) { return places(x).size(0) > 12 ? op::relu(x) : op::neg(x); }),
+                    graph::GraphError);
+    // What only computes with them has as many as there are.
+    const auto selected = [&](const Tensor& x) {
+      const Tensor all = places(x);
+      return op::mean(op::index_select(x, 0, all.slice(1, 0, 1).reshape({-1})));
+    };
+    const graph::Graph graph = traced(selected);
+    const graph::Program program(graph);
+    for (std::uint64_t i = 0; i < 5; ++i) {
+      const Tensor x = numbers({4, 6}, i);
+      CHECK(difference_of({graph(x), program(x)}, {selected(x), selected(x)}) == "");
+    }
+  }
+}
+
 TEST_CASE("trace: several inputs and results, constants and parameters of a function", "[graph]") {
   const NoGrad no_grad;
   Tensor scale = full({3}, 2).set_requires_grad();
