@@ -33,12 +33,13 @@ struct StridedAxis {
   std::int64_t last(std::int64_t o) const { return kernel_rows(at(o, 0), K, dilation, in).last; }
   std::int64_t begin(std::int64_t i) const {
     const std::int64_t room = i + pad - (K - 1) * dilation;
-    return room <= 0 ? 0 : (room + stride - 1) / stride;
+    return room <= 0 ? 0 : quotient(room + stride - 1, stride);
   }
-  std::int64_t end(std::int64_t i) const { return std::min(out, (i + pad) / stride + 1); }
+  std::int64_t end(std::int64_t i) const { return std::min(out, quotient(i + pad, stride) + 1); }
   std::int64_t tap(std::int64_t o, std::int64_t i) const {
-    const std::int64_t distance = i - at(o, 0);
-    return distance % dilation == 0 ? distance / dilation : -1;
+    const std::int64_t distance = i - at(o, 0);  // not negative for one of its outputs
+    const std::int64_t tap = quotient(distance, dilation);
+    return tap * dilation == distance ? tap : -1;
   }
   /// The divisor of an average; dilation is 1.
   std::int64_t count(std::int64_t o) const { return count_pad ? std::min(K, in + pad - at(o, 0)) : last(o) - first(o); }

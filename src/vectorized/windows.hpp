@@ -21,13 +21,16 @@ namespace tern::vectorized::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using kernels::Pool2d;
 
+/// a / b of no negative numbers; the usual strides and dilations without a division.
+inline std::int64_t quotient(std::int64_t a, std::int64_t b) { return b == 1 ? a : b == 2 ? a / 2 : a / b; }
+
 /// The rows of the window that are inside the plane: [first, last) of 0 ... KH.
 struct KernelRows {
   std::int64_t first, last;
 };
 inline KernelRows kernel_rows(std::int64_t origin, std::int64_t K, std::int64_t dilation, std::int64_t size) {
-  const std::int64_t first = origin >= 0 ? 0 : (-origin + dilation - 1) / dilation;
-  const std::int64_t last = origin >= size ? 0 : std::min(K, (size - 1 - origin) / dilation + 1);
+  const std::int64_t first = origin >= 0 ? 0 : quotient(-origin + dilation - 1, dilation);
+  const std::int64_t last = origin >= size ? 0 : std::min(K, quotient(size - 1 - origin, dilation) + 1);
   return {std::min(first, last), last};
 }
 
