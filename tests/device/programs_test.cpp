@@ -27,7 +27,9 @@ class Program {
       : dice_(number),
         stepped_(steps_on != nullptr),
         mode_(stepped_ ? *steps_on : mode("sequential")),
-        outer_(mode_),
+        outer_(mode_, {.precision = number % 7 == 3   ? Precision::bf16
+                                    : number % 7 == 5 ? Precision::f16
+                                                      : Precision::strict}),
         net_(seeded(number), stepped_) {
     parameters_ = net_.parameters();
     spare_ = full({2}, 0.5).set_requires_grad();
