@@ -64,7 +64,8 @@ class Tracer final : public operators::OpListener, public Observer {
     for (const Tensor& input : call.inputs) node.inputs.push_back(input.defined() ? value_of(input, call.op) : -1);
     // Undefined inputs at the end are as good as none.
     while (!node.inputs.empty() && node.inputs.back() == -1) node.inputs.pop_back();
-    const bool same = call.results.size() == 1 && values_.contains(identity_of(call.results[0]));
+    const auto known = call.results.size() == 1 ? values_.find(identity_of(call.results[0])) : values_.end();
+    const bool same = known != values_.end() && std::ranges::find(node.inputs, known->second) != node.inputs.end();
     if (same) return;  // hands its input on
     node.module = module_path();
     for (const Tensor& result : call.results) {
@@ -141,7 +142,8 @@ class Tracer final : public operators::OpListener, public Observer {
     value.dtype = x.dtype();
     for (const std::int64_t size : x.shape()) value.shape.push_back({size, 0});
     const int id = structure_.add(std::move(value));
-    values_.emplace(identity_of(x), id);
+    // Of two views that are alike the later one: each adds its own gradient.
+    values_.insert_or_assign(identity_of(x), id);
     return id;
   }
 

@@ -119,6 +119,34 @@ TEST_CASE("passes: random programs keep their bits on cuda", "[graph][cuda]") {
   check_programs("cuda", program_count());
 }
 
+TEST_CASE("passes: random programs have the same gradients as graphs, bit for bit", "[graph]") {
+  const std::string name = GENERATE("sequential", "vectorized", "debug");
+  for (std::uint64_t seed = 0; seed < program_count(60); ++seed) {
+    const Device device{name, {.precision = seed % 4 == 3 ? Precision::bf16 : Precision::strict}};
+    const RandomProgram program(seed);
+    std::vector<Tensor> leaves = program.weights();
+    for (Tensor& leaf : leaves) leaf.set_requires_grad();
+    const graph::Graph graph = graph::trace(program, images(2, seed));
+    INFO(name << ", seed " << seed << '\n' << graph.text());
+    for (const std::int64_t n : {1, 2, 3}) {
+      std::vector<Tensor> x, all = leaves;
+      for (const Tensor& image : images(n, seed + 1)) all.push_back(x.emplace_back(image.clone().set_requires_grad()));
+      const auto gradients = [&](const graph::Function& function) {
+        for (Tensor& leaf : all) leaf.zero_grad();
+        Tensor loss = zeros({});
+        for (const Tensor& y : function(x)) loss = op::add(loss, op::mean(op::square(y.to(DType::float32))));
+        if (loss.requires_grad()) loss.backward();
+        std::vector<Tensor> made{loss.detach()};
+        for (const Tensor& leaf : all) made.push_back(leaf.grad().defined() ? leaf.grad().clone() : zeros({}));
+        return made;
+      };
+      INFO("batch " << n);
+      const std::vector<Tensor> expected = gradients(program);
+      REQUIRE(difference_of(gradients([&](const auto& in) { return graph.run(in); }), expected) == "");
+    }
+  }
+}
+
 TEST_CASE("passes: folding batch normalisation changes rounding alone", "[graph]") {
   const Device device{"sequential"};
   const NoGrad no_grad;

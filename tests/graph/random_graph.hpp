@@ -21,6 +21,12 @@ class RandomProgram {
     column_ = randn({4, 1, 1}, weights_);
   }
 
+  std::vector<Tensor> weights() const {
+    std::vector<Tensor> all{matrix_, row_, column_};
+    for (const auto* list : {&convolutions_, &biases_, &scales_}) all.insert(all.end(), list->begin(), list->end());
+    return all;
+  }
+
   std::vector<Tensor> operator()(const std::vector<Tensor>& inputs) const {
     std::mt19937_64 dice(seed_);
     const auto roll = [&](int sides) { return static_cast<int>(dice() % static_cast<std::uint64_t>(sides)); };
