@@ -50,7 +50,10 @@ void line(const GroupLine<T>& run) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const bool whole = run.channels == lanes;
   LineVector<T> sum[R], weights[Taps];
-  start_line<R, T>(sum, run.bias, whole, run.channels);
+  if (run.accumulate)
+    load_sums<0, R, T>(sum, run.out, run.out_step, whole, run.channels);
+  else
+    start_line<R, T>(sum, run.bias, whole, run.channels);
   for (const DepthwiseTap *row = run.rows, *end = row + run.row_count; row != end; ++row) {
     const T *from = run.weights + row->weight, *in = run.in + row->in;
     for (std::int64_t c = 0; c < run.depth; ++c, from += run.depth_step) {

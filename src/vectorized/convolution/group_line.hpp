@@ -18,6 +18,7 @@ using PlaceOf = std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>;
 template <class T>
 struct GroupLine : DepthwiseLine<T> {
   std::int64_t depth = 1, depth_step = 0;  ///< channels of a group, and weights from one to the next
+  bool accumulate = false;                 ///< to what is in `out`, instead of the bias
   /// For each channel of a group and each lane the offset of that channel of the lane's group, less than a vector, or
   /// null: all lanes are of one group.
   const PlaceOf<T>* places = nullptr;

@@ -92,6 +92,16 @@ HWY_INLINE void start_line(LineVector<T> (&sum)[R], const T* bias, bool whole, s
   start_sums<0, R, T>(sum, start);
 }
 
+/// From what is in `out`.
+template <int I, int R, class T>
+HWY_INLINE void load_sums(LineVector<T> (&sum)[R], const T* out, std::int64_t step, bool whole, std::int64_t rest) {
+  if constexpr (I < R) {
+    const hn::ScalableTag<T> d;
+    sum[I] = whole ? hn::LoadU(d, out) : load_first(d, out, rest);
+    load_sums<I + 1, R, T>(sum, out + step, step, whole, rest);
+  }
+}
+
 template <bool Clips, bool Whole, int I, int R, class T>
 HWY_INLINE void store_sums(const LineVector<T> (&sum)[R], T* out, std::int64_t step, LineVector<T> top,
                            std::int64_t rest) {

@@ -13,7 +13,7 @@
 namespace tern::vectorized::convolution {
 namespace {
 
-constexpr std::int64_t first_level_bytes = 32 * 1024;  // of weights in the first-level cache
+constexpr std::int64_t first_level_bytes = 24 * 1024;  // of weights
 
 /// Which outputs a vector holds: of `groups` groups, or one of the `parts` of a group's.
 struct Lanes {
@@ -28,6 +28,14 @@ Lanes lanes_of(const Problem& p) {
   return {.parts = divide_up(p.O, lanes)};
 }
 
+/// Channels whose weights fit beside some of the image. Those of several groups in a vector are few.
+template <class T>
+std::int64_t depth_of(const Problem& p) {
+  const std::int64_t bytes = p.taps() * gemm_kernels<T>().lanes * static_cast<std::int64_t>(sizeof(T));
+  const std::int64_t parts = divide_up(p.C * bytes, first_level_bytes);
+  return lanes_of<T>(p).groups > 1 ? p.C : divide_up(p.C, parts);
+}
+
 template <class T>
 class Lines : public Skipping<T> {
  public:
@@ -35,7 +43,8 @@ class Lines : public Skipping<T> {
       : Skipping<T>(problem, arrays),
         of_(lanes_of<T>(problem)),
         vectors_(divide_up(problem.groups, of_.groups) * of_.parts),
-        some_rows_(problem.K() <= few_products ? std::clamp<std::int64_t>(56 / problem.OW, 1, most_rows) : most_rows) {
+        some_rows_(problem.K() <= few_products ? std::clamp<std::int64_t>(56 / problem.OW, 1, most_rows) : most_rows),
+        depth_(depth_of<T>(problem)) {
     const Axis rows = rows_of(problem);
     for (std::int64_t row = 0; row < problem.OH; ++row) {
       for (const TapAt& tap : taps_of_row(rows, row))
@@ -116,9 +125,7 @@ class Lines : public Skipping<T> {
     line.in_step = p.dilation_w * p.x_pitch;
     line.out_step = columns.line_phases() * p.y_pitch;
     line.weight_step = lanes_;
-    line.depth = p.C;
     line.depth_step = p.taps() * lanes_;
-    line.activation = p.activation;
     std::int64_t channel = output / p.O * p.C;
     Pooled<PlaceOf<T>> shifted;
     if (of_.groups > 1) {
@@ -133,15 +140,31 @@ class Lines : public Skipping<T> {
     }
     const T* const in = arrays_.in + image * p.plane() * p.x_pitch + channel;
     T* const out = arrays_.out + image * p.positions() * p.y_pitch + output;
+    for (std::int64_t c = 0; c < p.C; c += depth_) {
+      line.depth = std::min(depth_, p.C - c);
+      line.accumulate = c > 0;
+      line.activation = c + depth_ < p.C ? Activation::none : p.activation;
+      run_tiles(line, {in + c, out}, {first, last});
+      line.weights += depth_ * line.depth_step;
+    }
+  }
+
+  struct Ends {
+    const T* in;
+    T* out;
+  };
+  /// Rows of all tiles.
+  void run_tiles(GroupLine<T>& line, Ends image, Range rows) const {
+    const auto& p = problem_;
     for (const Tile& tile : tiles_) {
       line.outputs = tile.outputs;
       line.inside = tile.inside;
-      line.in = in + tile.input * p.x_pitch;
-      for (std::int64_t row = first; row < last; ++row) {
+      line.in = image.in + tile.input * p.x_pitch;
+      for (std::int64_t row = rows.first; row < rows.last; ++row) {
         const std::int64_t begin = row == 0 ? 0 : row_ends_[static_cast<std::size_t>(row - 1)];
         line.rows = taps_.data() + begin;
         line.row_count = row_ends_[static_cast<std::size_t>(row)] - begin;
-        line.out = out + (row * p.OW + tile.output) * p.y_pitch;
+        line.out = image.out + (row * p.OW + tile.output) * p.y_pitch;
         kernels_.run(line);
       }
     }
@@ -151,6 +174,7 @@ class Lines : public Skipping<T> {
   std::int64_t lanes_ = gemm_kernels<T>().lanes;
   Lanes of_;
   std::int64_t vectors_, some_rows_;  ///< rows that are computed together
+  std::int64_t depth_;                ///< and channels, whose weights stay in the first-level cache
   Pooled<DepthwiseTap> taps_;         ///< rows of the kernel for each row of outputs
   Pooled<std::int64_t> row_ends_;
   Pooled<Tile> tiles_;
@@ -166,7 +190,7 @@ bool lines_fit(const Problem& problem) {
 }
 
 // Cycles: two products, or changes of places, at a time, where there are sums enough to hide a product's latency; what
-// each input takes, and each vector of outputs, more beyond the second-level cache; and weights beyond the first level.
+// each input takes, and each vector of outputs, more beyond the second-level cache.
 template <class T>
 double lines_cycles(const Problem& p) {
   const Axis columns = columns_of(p);
@@ -183,8 +207,9 @@ double lines_cycles(const Problem& p) {
   const double rows = inside_of(rows_of(p)).products() * static_cast<double>(p.C);
   const std::int64_t vector = gemm_kernels<T>().lanes * p.element, bytes = p.N * p.positions() * p.y_pitch * p.element;
   const double store = 9 + (bytes > 2 * block_bytes() ? 0.12 * static_cast<double>(vector) : 0);
-  const double far = p.K() * vector > first_level_bytes ? 0.5 * static_cast<double>(tiles * p.KW) : 0;
-  return vectors * (rows * (0.88 * products + 0.46 * inputs + far) + store * static_cast<double>(p.positions()));
+  const auto parts = static_cast<double>(divide_up(p.C, depth_of<T>(p)));
+  return vectors * (rows * (0.88 * products + 0.46 * inputs) +
+                    (store + 4 * (parts - 1)) * static_cast<double>(p.positions()));
 }
 template double lines_cycles<float>(const Problem&);
 template double lines_cycles<double>(const Problem&);
