@@ -14,6 +14,7 @@ namespace tern::vectorized::convolution {
 namespace {
 
 constexpr std::int64_t first_level_bytes = 24 * 1024;  // of weights
+constexpr std::int64_t strip_rows = 8;                 // that are computed together
 
 /// Which outputs a vector holds: of `groups` groups, or one of the `parts` of a group's.
 struct Lanes {
@@ -43,7 +44,7 @@ class Lines : public Skipping<T> {
       : Skipping<T>(problem, arrays),
         of_(lanes_of<T>(problem)),
         vectors_(divide_up(problem.groups, of_.groups) * of_.parts),
-        some_rows_(problem.K() <= few_products ? std::clamp<std::int64_t>(56 / problem.OW, 1, most_rows) : most_rows),
+        some_rows_(problem.K() <= few_products ? std::clamp<std::int64_t>(56 / problem.OW, 1, strip_rows) : strip_rows),
         depth_(depth_of<T>(problem)) {
     const Axis rows = rows_of(problem);
     for (std::int64_t row = 0; row < problem.OH; ++row) {
@@ -70,7 +71,7 @@ class Lines : public Skipping<T> {
  private:
   using Skipping<T>::problem_, Skipping<T>::arrays_;
   // Up to so many products, outputs take longer to write than to compute, and are written by whole rows.
-  static constexpr std::int64_t most_rows = 8, few_products = 50;
+  static constexpr std::int64_t few_products = 50;
 
   /// Adjacent outputs, `columns.line_phases()` apart, from column `output` on; their inputs begin at `input`.
   struct Tile {
@@ -190,7 +191,8 @@ bool lines_fit(const Problem& problem) {
 }
 
 // Cycles: two products, or changes of places, at a time, where there are sums enough to hide a product's latency; what
-// each input takes, and each vector of outputs, more beyond the second-level cache.
+// each input takes, and each vector of outputs, more beyond the second-level cache, from where weights are fetched for
+// each strip of rows.
 template <class T>
 double lines_cycles(const Problem& p) {
   const Axis columns = columns_of(p);
@@ -208,8 +210,12 @@ double lines_cycles(const Problem& p) {
   const std::int64_t vector = gemm_kernels<T>().lanes * p.element, bytes = p.N * p.positions() * p.y_pitch * p.element;
   const double store = 9 + (bytes > 2 * block_bytes() ? 0.12 * static_cast<double>(vector) : 0);
   const auto parts = static_cast<double>(divide_up(p.C, depth_of<T>(p)));
+  const std::int64_t all = divide_up(p.groups, of.groups) * of.parts * p.K() * gemm_kernels<T>().lanes;
+  const bool far = all * p.element > 2 * block_bytes();
+  const double fetched = static_cast<double>(p.N * divide_up(p.OH, strip_rows) * all);
   return vectors * (rows * (0.88 * products + 0.46 * inputs) +
-                    (store + 4 * (parts - 1)) * static_cast<double>(p.positions()));
+                    (store + 4 * (parts - 1)) * static_cast<double>(p.positions())) +
+         (far ? 0.35 * fetched : 0);
 }
 template double lines_cycles<float>(const Problem&);
 template double lines_cycles<double>(const Problem&);

@@ -16,8 +16,8 @@ namespace {
 constexpr double usual_block = 1.5 * 1024 * 1024 / sizeof(float);
 // The widest panel.
 constexpr std::int64_t most_panel = 64;
-// Rough cycles, per frequency and vector, to transform a weight that is written to memory, or stays in the cache.
-constexpr double far_weight_cycles = 1.75, near_weight_cycles = 0.5;  // of an element
+// Rough cycles, per frequency, to transform a weight that is written to memory, or stays in the cache.
+constexpr double far_weight_cycles = 1.75, near_weight_cycles = 0.875;
 // Fewer channels than a vector leave lanes of transformed tiles empty.
 constexpr std::int64_t least_channels = 12;
 // Space-to-depth is for first layers: each part of the gradient of weight cuts out all of its channels.
@@ -364,8 +364,7 @@ double cycles_of(const Problem& problem) {
                                          divide_up(problem.OW, kernels->outputs));
   // As in the constructor, but with a typical cache size: the choice of the algorithm must not depend on the machine.
   const bool one_block = tiles <= most_tiles && static_cast<double>(kernels->frequencies()) * C * tiles <= usual_block;
-  const double vectors = tiles * (C + O) * transform_cycles +
-                         C * O * tiles * product_cycles;
+  const double vectors = tiles * (C + O) * transform_cycles + C * O * tiles * product_cycles;
   const double weights = C * O * (one_block ? near_weight_cycles : far_weight_cycles);
   return static_cast<double>(problem.groups * kernels->frequencies()) *
          (vectors / static_cast<double>(gemm_kernels<T>().lanes) + weights);
