@@ -172,7 +172,7 @@ std::int64_t Graph::batch_of(const std::vector<Tensor>& inputs) const {
     std::string advice;
     if (own.batch == 0)
       advice = message("; all sizes of this graph are fixed", own.fixed_by.empty() ? "" : ", since " + own.fixed_by,
-                       ". Trace it with an example of the batch that you need");
+                       ". Trace it with an example of the batch that you need, or load it with that shape");
     throw ShapeError(message("graph ", own.name, ": input ", value.name, " has shape ", x.shape(), ", expected ",
                              written_shape(value.shape), advice));
   }
