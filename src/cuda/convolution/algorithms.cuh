@@ -41,8 +41,12 @@ extern const Algorithm winograd_forward_first, winograd_forward_last, winograd_g
 // preferred to the library, `last` if not.
 extern const Algorithm implicit_forward_first, implicit_forward_last;
 extern const Algorithm implicit_grad_x_first, implicit_grad_x_last, implicit_grad_weight;
-// The same for 16 bits (implicit_halves.cu), which also adds Arrays::added.
-extern const Algorithm implicit_halves;
+// The same for 16 bits (implicit_halves.cu), and with factors that the copy engine brings (boxes_halves.cu); both also
+// add Arrays::added, boxes, which are for few outputs, only before an activation that clips.
+extern const Algorithm implicit_halves, boxes_halves;
+inline bool clips(Activation activation) {
+  return activation == Activation::none || activation == Activation::relu || activation == Activation::relu6;
+}
 // Engines of cuDNN, with factors in bfloat16 or float32. Bias and activation run in a separate pass, or as the engine's
 // `fused_epilogue`; the gradient of x may use a forward engine on the `flipped` weight; gradients are converted from
 // bfloat16, or written in their `place` (library.cu).

@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "cuda/cuda.hpp"
 #include "cuda/quantized/problem.cuh"
 
 namespace tern::cuda::eight_bits {
@@ -178,7 +179,7 @@ void run_general(Context& context, const Problem& s, const Arrays& arrays, int, 
 
 const Algorithm general{.name = "general", .run = run_general};
 
-constexpr std::array algorithms{&depthwise, &implicit, &general};
+constexpr std::array algorithms{&depthwise, &boxes, &implicit, &general};
 
 }  // namespace
 
@@ -197,8 +198,13 @@ void quantized_convolution(Context& context, const QuantizedArrays& arrays, cons
   if (problem.positions() * problem.O == 0) return;
   problem.x = alignment_of(arrays.x), problem.weight = alignment_of(arrays.weight);
   problem.whole = eight_bits::finishes_fours(problem, arrays);
+  problem.results = eight_bits::results_at_once(problem, arrays);
+  problem.padded_with_zeros = rescale.x_zero == 0 || (problem.pad_h == 0 && problem.pad_w == 0);
   problem.device = card().device;
-  Prepared<eight_bits::Problem, eight_bits::Arrays>(context, "quantized_conv2d", eight_bits::algorithms, problem,
+  // All give the same bits, so a program, which runs again and again, takes what a trial finds.
+  Context trying = context;
+  if (plugin_host.weights_last != nullptr && plugin_host.weights_last()) trying.deterministic = false;
+  Prepared<eight_bits::Problem, eight_bits::Arrays>(trying, "quantized_conv2d", eight_bits::algorithms, problem,
                                                     {arrays, rescale})
       .run(context);
 }

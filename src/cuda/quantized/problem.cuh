@@ -11,6 +11,8 @@ namespace tern::cuda::eight_bits {
 struct Problem : kernels::Conv2d {
   std::uint32_t x = 0, weight = 0;  ///< alignment_of the arrays
   bool whole = false;               ///< Fours may be used
+  std::uint32_t results = 1;        ///< adjacent results that one access may read and write
+  bool padded_with_zeros = false;   ///< or not padded
   int device = 0;
   auto operator<=>(const Problem&) const = default;
 
@@ -30,8 +32,9 @@ using Algorithm = cuda::Algorithm<Problem, Arrays>;
 
 std::string text_of(const Problem& problem);
 
-/// An implicit matrix product on tensor cores, without groups (implicit.cu).
-extern const Algorithm implicit;
+/// Implicit matrix products on tensor cores, without groups: whose threads copy the factors (implicit.cu), and for
+/// whom the card's copy engine does (boxes.cu).
+extern const Algorithm implicit, boxes;
 /// Four channels of a window per thread: each channel is a group with one output (depthwise.cu).
 extern const Algorithm depthwise;
 
@@ -85,6 +88,18 @@ inline bool finishes_fours(const Problem& problem, const QuantizedArrays& arrays
   };
   return problem.O % 4 == 0 && problem.pitch() % 4 == 0 && at(arrays.y, 4) && at(arrays.real, 16) &&
          at(arrays.other, 4) && at(arrays.bias, 16) && at(arrays.scale, 16);
+}
+
+/// Up to 16 results.
+inline std::uint32_t results_at_once(const Problem& problem, const QuantizedArrays& arrays) {
+  const auto numbers = [](const void* pointer, std::uint32_t bytes) {
+    const std::uint32_t alignment = alignment_of(pointer);
+    return alignment == 0 ? 16 : std::max(alignment / bytes, 1u);
+  };
+  std::uint32_t most = std::min({numbers(arrays.y, 1), numbers(arrays.other, 1), 16u});
+  if (arrays.real != nullptr && alignment_of(arrays.real) < 16) most = 1;
+  while (problem.pitch() % most != 0) most /= 2;
+  return most;
 }
 
 }  // namespace tern::cuda::eight_bits
