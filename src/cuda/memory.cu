@@ -12,7 +12,7 @@
 namespace tern::cuda {
 namespace {
 
-constexpr std::size_t bounce_bytes = std::size_t{256} * 1024, piece_bytes = std::size_t{192} * 1024;
+constexpr std::size_t bounce_bytes = std::size_t{256} * 1024, piece_bytes = std::size_t{304} * 1024;
 
 /// The memory of one card.
 class CudaMemory final : public Memory {
@@ -83,6 +83,7 @@ class CudaMemory final : public Memory {
       report_fault(producer.left);
     }
     if (target != to) std::memcpy(to, target, bytes);
+    reader.staging.segment = reader.staging.used = 0;  // its copies have ended: the next ones need no new segment
   }
 
   void copy(void* to, const void* from, std::size_t bytes, void* stream_handle) override {
