@@ -57,6 +57,7 @@ bool boxes_of(Boxes& p, const kernels::Conv2d& s, int bytes, const Pitches& pitc
   p.pad_h = i(s.pad_h), p.pad_w = i(s.pad_w), p.dilation_h = i(s.dilation_h), p.dilation_w = i(s.dilation_w);
   p.OH = Divide(s.OH), p.OW = Divide(s.OW), p.KW = Divide(s.KW), p.chunks = Divide(ceil_div(C, Tile::depth));
   p.steps = i(s.KH * s.KW * ceil_div(C, Tile::depth)), p.tiles_n = Divide(ceil_div(s.O, Tile::columns));
+  p.tiles = i(ceil_div(p.positions, Tile::rows) * ceil_div(s.O, Tile::columns));
   p.split = split, p.per_split = i(ceil_div(p.steps, split));
   constexpr auto swizzle = Tile::depth == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
                            : Tile::depth == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
@@ -237,8 +238,8 @@ void with_boxes(const Context& context, const kernels::Conv2d& sizes, int bytes,
     expects<Error>(boxes_of<Tile>(boxes, sizes, bytes, pitches, x, weight, split),
                    "cuda: the driver does not encode the boxes of a convolution");
     boxes.ahead = weights_are_there(context);
-    Grid grid(static_cast<unsigned>(ceil_div(boxes.positions, Tile::rows) * ceil_div(boxes.O, Tile::columns) * split),
-              Tile::threads, static_cast<std::size_t>(Tile::shared_bytes(split, boxes.per_split)));
+    Grid grid(static_cast<unsigned>(boxes.tiles * split), Tile::threads,
+              static_cast<std::size_t>(Tile::shared_bytes(split, boxes.per_split)));
     grid.cluster = static_cast<unsigned>(split);
     start(tile, grid, boxes);
   });

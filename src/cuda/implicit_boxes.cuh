@@ -36,7 +36,7 @@ struct Boxes {
   CUtensorMap x, weight;
   int positions, O, C, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
   Divisor<std::uint32_t> OH, OW, KW, chunks, tiles_n;  ///< chunks: stages of a tap; tiles_n: tiles beside each other
-  int steps, split, per_split;                         ///< steps: stages of the whole sum
+  int tiles, steps, split, per_split;                  ///< steps: stages of the whole sum
   bool ahead;                                          ///< the weights may be read before the previous kernel has ended
 };
 

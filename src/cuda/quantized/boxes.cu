@@ -2,6 +2,7 @@
 // bits in any order, so no plan changes a result.
 
 #include "cuda/box_plans.cuh"
+#include "cuda/boxes_in_turn.cuh"
 #include "cuda/quantized/problem.cuh"
 
 namespace tern::cuda::eight_bits {
@@ -70,6 +71,12 @@ template <class Tile>
 __global__ void __launch_bounds__(Tile::threads, Tile::resident) boxes_kernel(const __grid_constant__ Product p) {
   extern __shared__ __align__(1024) std::uint8_t shared[];
   run_tile<Tile, implicit_tiles::Bytes, Adjacent<Tile::adjacent>>(shared, p);
+}
+
+template <class Tile>
+__global__ void __launch_bounds__(Tile::threads, Tile::resident) in_turn_kernel(const __grid_constant__ Product p) {
+  extern __shared__ __align__(1024) std::uint8_t shared[];
+  run_tiles<Tile, implicit_tiles::Bytes, Adjacent<Tile::adjacent>>(shared, p);
 }
 
 // ---- few channels ----
@@ -145,6 +152,9 @@ void fold_weight(const Context& context, const Problem& p, void* to, const std::
 
 // ---- the algorithm ----
 
+/// More tiles than this many for each block that runs at once are taken in turn.
+constexpr int most_at_once = 2;
+
 Work work_of(const Problem& p) {
   const kernels::Conv2d s = sizes_of(p);
   return {p.positions(), s.O, s.KH * s.KW, s.C, static_cast<int>(p.results)};
@@ -185,10 +195,17 @@ void run(Context& context, const Problem& problem, const Arrays& arrays, int pla
     pitches = {cell, cells_of(problem) * cell};
   }
   with_boxes(context, sizes, 1, pitches, x, weight, work, forced_or(context, work, plan),
-             [&]<class Tile>(Tile, const Grid& grid, const Boxes& boxes) {
+             [&]<class Tile>(Tile, Grid grid, const Boxes& boxes) {
                const Product product{boxes, arrays.of, arrays.rescale, static_cast<int>(problem.pitch())};
-               prefer_shared(reinterpret_cast<const void*>(boxes_kernel<Tile>));
-               launch(context, grid, boxes_kernel<Tile>, product);
+               const int at_once = card().multiprocessors * Tile::resident;
+               const bool in_turn = boxes.split == 1 && boxes.tiles > most_at_once * at_once;
+               const auto kernel = in_turn ? in_turn_kernel<Tile> : boxes_kernel<Tile>;
+               if (in_turn) {
+                 grid.blocks.x = static_cast<unsigned>(at_once);
+                 grid.shared = static_cast<std::size_t>(Tile::shared_bytes(1, Tile::stages));
+               }
+               prefer_shared(reinterpret_cast<const void*>(kernel));
+               launch(context, grid, kernel, product);
              });
 }
 
