@@ -12,11 +12,11 @@ namespace tern::graph {
 namespace {
 
 /// Whether the result is rounded to 16 bits between the two, and the joint kernel would leave that out: before an
-/// activation that is no mere bound.
+/// activation that is no mere bound, and on some devices before a sum.
 bool rounds_between(const Structure& structure, const Node& first, const Node& next) {
   const std::string& name = next.op->name();
   return size_of(structure.values[first.results[0]].dtype) == 2 && name != "relu" && name != "relu6" &&
-         name != "max_pool2d" && name != "add";
+         name != "max_pool2d";
 }
 
 /// Joins `first` and `next`, which reads the only result of `first` as input number `position`; false where they stay.
