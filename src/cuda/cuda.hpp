@@ -7,7 +7,7 @@
 namespace tern::cuda {
 
 /// Of the program that opened the plug-in.
-inline PluginHost plugin_host;
+inline HostFunctions host_functions;
 
 const Mode& mode();
 /// One sentence; empty if the first card can run the mode.

@@ -40,7 +40,7 @@ const tern::Plugin* tern_plugin() {
       load_kernels_early();
       std::string sentence = tern::cuda::why_not();
       if (sentence.empty()) plugin.mode = &tern::cuda::mode();
-      plugin.meet = [](const tern::PluginHost& host) { tern::cuda::plugin_host = host; };
+      plugin.set_host = [](const tern::HostFunctions& host) { tern::cuda::host_functions = host; };
       return sentence;
     } catch (const std::exception& error) {
       return std::string(error.what());

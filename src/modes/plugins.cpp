@@ -62,7 +62,7 @@ const Mode* open_plugin(const std::string& file, std::string& reason) {
                      "), this library for ", ours(), ": build both from one source with one compiler");
     return nullptr;
   }
-  if (plugin->mode != nullptr && plugin->meet != nullptr) plugin->meet({.weights_last = kernels::weights_last});
+  if (plugin->mode != nullptr && plugin->set_host != nullptr) plugin->set_host({.weights_last = kernels::weights_last});
   if (plugin->mode == nullptr) reason = plugin->status ? plugin->status : "the plug-in gives no reason";
   return plugin->mode;
 }

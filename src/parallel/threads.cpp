@@ -15,10 +15,10 @@ namespace tern::parallel {
 
 namespace {
 
-struct Room;
+struct Group;
 
 /// A rank's arguments in a collective call. All but the pointers and `key` must be equal in all ranks.
-struct Post {
+struct Arguments {
   const char* call = "";
   std::size_t count = 0;
   DType dtype = DType::uint8;
@@ -26,27 +26,31 @@ struct Post {
   const void* from = nullptr;
   void* to = nullptr;
   int colour = 0, key = 0;
-  std::shared_ptr<Room> room = nullptr;
+  std::shared_ptr<Group> group = nullptr;
 };
 
-bool same(const Post& a, const Post& b) {
+bool same(const Arguments& a, const Arguments& b) {
   return std::strcmp(a.call, b.call) == 0 && a.count == b.count && a.dtype == b.dtype && a.detail == b.detail;
 }
 
-std::string words(const Post& post) {
-  return post.count == 0 ? std::string(post.call) : message(post.call, " of ", post.count, " ", post.dtype);
+std::string words(const Arguments& of) {
+  return of.count == 0 ? std::string(of.call) : message(of.call, " of ", of.count, " ", of.dtype);
 }
 
 /// A message in transit between two ranks.
-struct Letter {
-  Post post;
+struct Message {
+  Arguments arguments;
   bool taken = false;
 };
 
-/// Where the ranks of a group meet for their calls.
-struct Room {
-  Room(int ranks, std::chrono::milliseconds longest)
-      : size(ranks), limit(longest), posts(static_cast<std::size_t>(ranks)), here(posts.size()), reads(posts.size()) {
+/// The ranks of a group, and the state of their current call.
+struct Group {
+  Group(int ranks, std::chrono::milliseconds longest)
+      : size(ranks),
+        limit(longest),
+        arguments(static_cast<std::size_t>(ranks)),
+        here(arguments.size()),
+        reads(arguments.size()) {
     left.reserve(here.size());
   }
 
@@ -54,16 +58,16 @@ struct Room {
   const std::chrono::milliseconds limit;
   std::mutex mutex;
   std::condition_variable changed;
-  std::vector<Post> posts;
+  std::vector<Arguments> arguments;
   std::vector<char> here;   // ranks that have arrived at the current call
   std::vector<char> reads;  // ranks that may still read what others shared in the last call
   int unwinding = 0;        // how many wait for those
   std::vector<int> left;    // ranks that will not return
-  std::shared_ptr<const std::vector<Post>> met;
-  std::uint64_t meetings = 0;
-  std::map<std::pair<int, int>, std::shared_ptr<Letter>> letters;  // by sender and receiver
-  std::string failure;                                             // why the group has failed
-  std::vector<std::weak_ptr<Room>> children;
+  std::shared_ptr<const std::vector<Arguments>> exchanged;
+  std::uint64_t exchanges = 0;
+  std::map<std::pair<int, int>, std::shared_ptr<Message>> messages;  // by sender and receiver
+  std::string failure;                                               // why the group has failed
+  std::vector<std::weak_ptr<Group>> children;
 
   [[noreturn]] void fail(std::unique_lock<std::mutex>& lock, const std::string& reason) {
     if (failure.empty()) failure = reason;
@@ -103,41 +107,43 @@ struct Room {
     --unwinding;
   }
 
-  enum class Brings { words, loan };
-  /// All ranks arrive and see each other's posts. Shared memory may be read until the reader arrives at the next call.
-  std::shared_ptr<const std::vector<Post>> meet(int rank, const Post& post, Brings brings = Brings::words) {
+  enum class Shares { nothing, memory };
+  /// All ranks arrive and see each other's arguments. Shared memory may be read until the reader arrives at the next
+  /// call.
+  std::shared_ptr<const std::vector<Arguments>> exchange(int rank, const Arguments& own,
+                                                         Shares shares = Shares::nothing) {
     std::unique_lock lock(mutex);
     end_reading(rank);
     if (!failure.empty()) fail(lock, failure);
-    posts[static_cast<std::size_t>(rank)] = post;
+    arguments[static_cast<std::size_t>(rank)] = own;
     here[static_cast<std::size_t>(rank)] = 1;
     if (std::ranges::count(here, 1) < size) {
-      const std::uint64_t present = meetings;
+      const std::uint64_t present = exchanges;
       wait(
-          lock, post.call, -1, [&] { return meetings != present; }, [&] { return missing(post); });
-      return met;
+          lock, own.call, -1, [&] { return exchanges != present; }, [&] { return missing(own); });
+      return exchanged;
     }
     for (int other = 1; other < size; ++other)
-      if (const Post& a = posts[0], &b = posts[static_cast<std::size_t>(other)]; !same(a, b))
+      if (const Arguments& a = arguments[0], &b = arguments[static_cast<std::size_t>(other)]; !same(a, b))
         fail(lock, message("the ranks make different calls: rank 0 calls ", words(a), ", rank ", other, " ", words(b),
                            a.detail != b.detail ? ", with another root or reduction" : ""));
     std::ranges::fill(here, 0);
-    std::ranges::fill(reads, brings == Brings::loan ? 1 : 0);
-    met = std::make_shared<const std::vector<Post>>(posts);
-    ++meetings;
+    std::ranges::fill(reads, shares == Shares::memory ? 1 : 0);
+    exchanged = std::make_shared<const std::vector<Arguments>>(arguments);
+    ++exchanges;
     changed.notify_all();
-    return met;
+    return exchanged;
   }
 
-  std::string missing(const Post& post) const {
+  std::string missing(const Arguments& own) const {
     std::string ranks;
     for (int rank = 0; rank < size; ++rank)
       if (here[static_cast<std::size_t>(rank)] == 0) ranks += message(ranks.empty() ? "" : ", ", rank);
-    return message("rank ", ranks, " did not arrive at ", post.call, " within ", limit.count(), " ms");
+    return message("rank ", ranks, " did not arrive at ", own.call, " within ", limit.count(), " ms");
   }
 
   void abandon(const std::string& reason) {
-    std::vector<std::weak_ptr<Room>> smaller;
+    std::vector<std::weak_ptr<Group>> smaller;
     {
       const std::lock_guard lock(mutex);
       if (failure.empty()) failure = reason;
@@ -145,22 +151,22 @@ struct Room {
       changed.notify_all();
     }
     for (const auto& child : smaller)
-      if (const auto room = child.lock()) room->abandon(reason);
+      if (const auto group = child.lock()) group->abandon(reason);
   }
 };
 
 /// In a call whose elements the others read: a failing rank must not free them while they are in use.
-class Lending {
+class Sharing {
  public:
-  Lending(Room& room, int rank) : room_(room), rank_(rank), exceptions_(std::uncaught_exceptions()) {}
-  Lending(const Lending&) = delete;
-  Lending& operator=(const Lending&) = delete;
-  ~Lending() {
-    if (std::uncaught_exceptions() > exceptions_) room_.wait_for_readers(rank_);
+  Sharing(Group& group, int rank) : group_(group), rank_(rank), exceptions_(std::uncaught_exceptions()) {}
+  Sharing(const Sharing&) = delete;
+  Sharing& operator=(const Sharing&) = delete;
+  ~Sharing() {
+    if (std::uncaught_exceptions() > exceptions_) group_.wait_for_readers(rank_);
   }
 
  private:
-  Room& room_;
+  Group& group_;
   int rank_, exceptions_;
 };
 
@@ -193,141 +199,142 @@ void reduce(Reduction reduction, DType dtype, std::byte* to, const std::byte* fr
 
 class Threads final : public Collective {
  public:
-  Threads(std::shared_ptr<Room> room, int rank) : room_(std::move(room)), rank_(rank) {}
+  Threads(std::shared_ptr<Group> group, int rank) : group_(std::move(group)), rank_(rank) {}
 
   std::string_view name() const override { return "threads"; }
   int rank() const override { return rank_; }
-  int size() const override { return room_->size; }
+  int size() const override { return group_->size; }
   Memory* memory() override { return nullptr; }
 
-  void barrier(void*) override { room_->meet(rank_, {.call = "barrier"}); }
+  void barrier(void*) override { group_->exchange(rank_, {.call = "barrier"}); }
 
   // Each rank reduces its share of the elements, in rank order, and then copies the shares of the others.
   void all_reduce(void* data, std::size_t count, DType dtype, Reduction reduction, void*) override {
-    const Post post{
+    const Arguments own{
         .call = "all_reduce", .count = count, .dtype = dtype, .detail = static_cast<int>(reduction), .from = data};
     const auto begin = [&](int rank) {
       return count * static_cast<std::size_t>(rank) / static_cast<std::size_t>(size()) * size_of(dtype);
     };
-    std::vector<std::byte> share(begin(rank_ + 1) - begin(rank_));
-    const Lending lending(*room_, rank_);
-    const auto posts = lend(post);
-    reduce_slice(*posts, begin(rank_), share.size() / size_of(dtype), dtype, reduction, share.data());
-    const auto made = lend({.call = "all_reduce", .from = share.data()});
+    std::vector<std::byte> part(begin(rank_ + 1) - begin(rank_));
+    const Sharing sharing(*group_, rank_);
+    const auto arguments = share(own);
+    reduce_slice(*arguments, begin(rank_), part.size() / size_of(dtype), dtype, reduction, part.data());
+    const auto made = share({.call = "all_reduce", .from = part.data()});
     for (int rank = 0; rank < size(); ++rank)
-      copy(static_cast<std::byte*>(data) + begin(rank), post_of(*made, rank).from, begin(rank + 1) - begin(rank));
-    room_->meet(rank_, {.call = "all_reduce"});
+      copy(static_cast<std::byte*>(data) + begin(rank), of_rank(*made, rank).from, begin(rank + 1) - begin(rank));
+    group_->exchange(rank_, {.call = "all_reduce"});
   }
 
   void broadcast(void* data, std::size_t count, DType dtype, int root, void*) override {
-    const Lending lending(*room_, rank_);
-    const auto posts = lend({.call = "broadcast", .count = count, .dtype = dtype, .detail = root, .from = data});
-    if (rank_ != root) copy(data, post_of(*posts, root).from, count * size_of(dtype));
-    room_->meet(rank_, {.call = "broadcast"});
+    const Sharing sharing(*group_, rank_);
+    const auto arguments = share({.call = "broadcast", .count = count, .dtype = dtype, .detail = root, .from = data});
+    if (rank_ != root) copy(data, of_rank(*arguments, root).from, count * size_of(dtype));
+    group_->exchange(rank_, {.call = "broadcast"});
   }
 
   void reduce_scatter(const void* from, void* to, std::size_t count, DType dtype, Reduction reduction, void*) override {
-    const Lending lending(*room_, rank_);
-    const auto posts = lend({.call = "reduce_scatter",
-                             .count = count,
-                             .dtype = dtype,
-                             .detail = static_cast<int>(reduction),
-                             .from = from});
-    reduce_slice(*posts, count * static_cast<std::size_t>(rank_) * size_of(dtype), count, dtype, reduction,
+    const Sharing sharing(*group_, rank_);
+    const auto arguments = share({.call = "reduce_scatter",
+                                  .count = count,
+                                  .dtype = dtype,
+                                  .detail = static_cast<int>(reduction),
+                                  .from = from});
+    reduce_slice(*arguments, count * static_cast<std::size_t>(rank_) * size_of(dtype), count, dtype, reduction,
                  static_cast<std::byte*>(to));
-    room_->meet(rank_, {.call = "reduce_scatter"});
+    group_->exchange(rank_, {.call = "reduce_scatter"});
   }
 
   void all_gather(const void* from, void* to, std::size_t count, DType dtype, void*) override {
-    const Lending lending(*room_, rank_);
-    const auto posts = lend({.call = "all_gather", .count = count, .dtype = dtype, .from = from});
+    const Sharing sharing(*group_, rank_);
+    const auto arguments = share({.call = "all_gather", .count = count, .dtype = dtype, .from = from});
     const std::size_t bytes = count * size_of(dtype);
     for (int rank = 0; rank < size(); ++rank)
-      copy(static_cast<std::byte*>(to) + static_cast<std::size_t>(rank) * bytes, post_of(*posts, rank).from, bytes);
-    room_->meet(rank_, {.call = "all_gather"});
+      copy(static_cast<std::byte*>(to) + static_cast<std::size_t>(rank) * bytes, of_rank(*arguments, rank).from, bytes);
+    group_->exchange(rank_, {.call = "all_gather"});
   }
 
   void all_to_all(const void* from, void* to, std::size_t count, DType dtype, void*) override {
-    const Lending lending(*room_, rank_);
-    const auto posts = lend({.call = "all_to_all", .count = count, .dtype = dtype, .from = from});
+    const Sharing sharing(*group_, rank_);
+    const auto arguments = share({.call = "all_to_all", .count = count, .dtype = dtype, .from = from});
     const std::size_t bytes = count * size_of(dtype);
     for (int rank = 0; rank < size(); ++rank)
       copy(static_cast<std::byte*>(to) + static_cast<std::size_t>(rank) * bytes,
-           static_cast<const std::byte*>(post_of(*posts, rank).from) + static_cast<std::size_t>(rank_) * bytes, bytes);
-    room_->meet(rank_, {.call = "all_to_all"});
+           static_cast<const std::byte*>(of_rank(*arguments, rank).from) + static_cast<std::size_t>(rank_) * bytes,
+           bytes);
+    group_->exchange(rank_, {.call = "all_to_all"});
   }
 
   void send(const void* from, std::size_t count, DType dtype, int to, void*) override {
-    const Post post{.call = "send", .count = count, .dtype = dtype, .from = from};
+    const Arguments own{.call = "send", .count = count, .dtype = dtype, .from = from};
     const auto late = [&] {
-      return message("rank ", to, " did not receive from rank ", rank_, " within ", room_->limit.count(), " ms");
+      return message("rank ", to, " did not receive from rank ", rank_, " within ", group_->limit.count(), " ms");
     };
-    std::unique_lock lock(room_->mutex);
-    const auto letter = std::make_shared<Letter>(Letter{post});
-    room_->wait(
+    std::unique_lock lock(group_->mutex);
+    const auto sent = std::make_shared<Message>(Message{own});
+    group_->wait(
         lock, "send", to,
         [&] {
-          return !room_->letters.contains({rank_, to});
+          return !group_->messages.contains({rank_, to});
         },
         late);
-    room_->letters[{rank_, to}] = letter;
-    room_->changed.notify_all();
+    group_->messages[{rank_, to}] = sent;
+    group_->changed.notify_all();
     try {
-      room_->wait(
-          lock, "send", to, [&] { return letter->taken; }, late);
+      group_->wait(
+          lock, "send", to, [&] { return sent->taken; }, late);
     } catch (...) {  // later receivers find no message, because its elements are gone
-      const std::lock_guard again(room_->mutex);
-      if (!letter->taken) room_->letters.erase({rank_, to});
+      const std::lock_guard again(group_->mutex);
+      if (!sent->taken) group_->messages.erase({rank_, to});
       throw;
     }
   }
 
   void receive(void* to, std::size_t count, DType dtype, int from, void*) override {
     const auto late = [&] {
-      return message("rank ", from, " sent nothing to rank ", rank_, " within ", room_->limit.count(), " ms");
+      return message("rank ", from, " sent nothing to rank ", rank_, " within ", group_->limit.count(), " ms");
     };
-    std::unique_lock lock(room_->mutex);
-    room_->wait(
+    std::unique_lock lock(group_->mutex);
+    group_->wait(
         lock, "receive", from,
         [&] {
-          return room_->letters.contains({from, rank_});
+          return group_->messages.contains({from, rank_});
         },
         late);
-    const auto found = room_->letters.find({from, rank_});
-    const std::shared_ptr<Letter> letter = found->second;
-    if (letter->post.count != count || letter->post.dtype != dtype)
-      room_->fail(lock, message("rank ", from, " sends ", letter->post.count, " ", letter->post.dtype, ", rank ", rank_,
-                                " expects ", count, " ", dtype));
-    copy(to, letter->post.from, count * size_of(dtype));
-    letter->taken = true;
-    room_->letters.erase(found);
-    room_->changed.notify_all();
+    const auto found = group_->messages.find({from, rank_});
+    const std::shared_ptr<Message> sent = found->second;
+    if (sent->arguments.count != count || sent->arguments.dtype != dtype)
+      group_->fail(lock, message("rank ", from, " sends ", sent->arguments.count, " ", sent->arguments.dtype, ", rank ",
+                                 rank_, " expects ", count, " ", dtype));
+    copy(to, sent->arguments.from, count * size_of(dtype));
+    sent->taken = true;
+    group_->messages.erase(found);
+    group_->changed.notify_all();
   }
 
   std::unique_ptr<Collective> split(int colour, int key) override {
-    const auto posts = room_->meet(rank_, {.call = "split", .colour = colour, .key = key});
+    const auto arguments = group_->exchange(rank_, {.call = "split", .colour = colour, .key = key});
     std::vector<int> members;
     for (int rank = 0; rank < size(); ++rank)
-      if (post_of(*posts, rank).colour == colour) members.push_back(rank);
-    std::ranges::stable_sort(members, {}, [&](int rank) { return post_of(*posts, rank).key; });
-    std::shared_ptr<Room> child;
+      if (of_rank(*arguments, rank).colour == colour) members.push_back(rank);
+    std::ranges::stable_sort(members, {}, [&](int rank) { return of_rank(*arguments, rank).key; });
+    std::shared_ptr<Group> child;
     if (members[0] == rank_) {
-      child = std::make_shared<Room>(static_cast<int>(members.size()), room_->limit);
-      const std::lock_guard lock(room_->mutex);
-      std::erase_if(room_->children, [](const auto& known) { return known.expired(); });
-      room_->children.push_back(child);
+      child = std::make_shared<Group>(static_cast<int>(members.size()), group_->limit);
+      const std::lock_guard lock(group_->mutex);
+      std::erase_if(group_->children, [](const auto& known) { return known.expired(); });
+      group_->children.push_back(child);
     }
-    const auto made = room_->meet(rank_, {.call = "split", .room = child});
-    child = post_of(*made, members[0]).room;
+    const auto made = group_->exchange(rank_, {.call = "split", .group = child});
+    child = of_rank(*made, members[0]).group;
     // Nobody reads the new groups after this call, so they end with their ranks.
-    room_->meet(rank_, {.call = "split"});
+    group_->exchange(rank_, {.call = "split"});
     const auto place = std::ranges::find(members, rank_) - members.begin();
     return std::make_unique<Threads>(std::move(child), static_cast<int>(place));
   }
 
   void abandon(const std::string& reason) noexcept override {
     try {
-      room_->abandon(reason);
+      group_->abandon(reason);
     } catch (...) {
       // Without memory for the message, the time limit informs the others.
     }
@@ -335,39 +342,41 @@ class Threads final : public Collective {
 
   // Ranks that wait for it get an error.
   void leave() override {
-    const std::lock_guard lock(room_->mutex);
-    if (!room_->has_left(rank_)) room_->left.push_back(rank_);
-    room_->changed.notify_all();
+    const std::lock_guard lock(group_->mutex);
+    if (!group_->has_left(rank_)) group_->left.push_back(rank_);
+    group_->changed.notify_all();
   }
 
  private:
-  std::shared_ptr<const std::vector<Post>> lend(const Post& post) {
-    return room_->meet(rank_, post, Room::Brings::loan);
+  std::shared_ptr<const std::vector<Arguments>> share(const Arguments& own) {
+    return group_->exchange(rank_, own, Group::Shares::memory);
   }
 
-  static const Post& post_of(const std::vector<Post>& posts, int rank) { return posts[static_cast<std::size_t>(rank)]; }
+  static const Arguments& of_rank(const std::vector<Arguments>& arguments, int rank) {
+    return arguments[static_cast<std::size_t>(rank)];
+  }
   static void copy(void* to, const void* from, std::size_t bytes) {
     if (bytes > 0) std::memmove(to, from, bytes);
   }
 
-  void reduce_slice(const std::vector<Post>& posts, std::size_t offset, std::size_t count, DType dtype,
+  void reduce_slice(const std::vector<Arguments>& arguments, std::size_t offset, std::size_t count, DType dtype,
                     Reduction reduction, std::byte* to) const {
-    copy(to, static_cast<const std::byte*>(posts[0].from) + offset, count * size_of(dtype));
+    copy(to, static_cast<const std::byte*>(arguments[0].from) + offset, count * size_of(dtype));
     for (int rank = 1; rank < size(); ++rank)
-      reduce(reduction, dtype, to, static_cast<const std::byte*>(post_of(posts, rank).from) + offset, count);
+      reduce(reduction, dtype, to, static_cast<const std::byte*>(of_rank(arguments, rank).from) + offset, count);
   }
 
-  std::shared_ptr<Room> room_;
+  std::shared_ptr<Group> group_;
   int rank_;
 };
 
 }  // namespace
 
 std::vector<std::unique_ptr<Collective>> thread_ranks(int size, std::chrono::milliseconds limit) {
-  const auto room = std::make_shared<Room>(size, limit);
+  const auto group = std::make_shared<Group>(size, limit);
   std::vector<std::unique_ptr<Collective>> ranks;
   ranks.reserve(static_cast<std::size_t>(size));
-  for (int rank = 0; rank < size; ++rank) ranks.push_back(std::make_unique<Threads>(room, rank));
+  for (int rank = 0; rank < size; ++rank) ranks.push_back(std::make_unique<Threads>(group, rank));
   return ranks;
 }
 

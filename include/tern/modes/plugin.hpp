@@ -18,7 +18,7 @@ inline constexpr std::uint64_t plugin_contract = contract::number();
 inline constexpr const char* plugin_compiler = __VERSION__;
 
 /// What a kernel of a plug-in may ask of the library that opened it, whose thread's state it does not see.
-struct PluginHost {
+struct HostFunctions {
   bool (*weights_last)() = nullptr;  ///< kernels::weights_last
 };
 
@@ -29,9 +29,9 @@ struct Plugin {
   std::uint32_t mode_size = sizeof(Mode);
   std::uint64_t contract = plugin_contract;
   const char* compiler = plugin_compiler;
-  const Mode* mode = nullptr;                 ///< null when the mode cannot be used here
-  const char* status = nullptr;               ///< then one sentence that says why
-  void (*meet)(const PluginHost&) = nullptr;  ///< called once, before a kernel runs; null: it asks nothing
+  const Mode* mode = nullptr;                        ///< null when the mode cannot be used here
+  const char* status = nullptr;                      ///< then one sentence that says why
+  void (*set_host)(const HostFunctions&) = nullptr;  ///< called once, before a kernel runs; null: it asks nothing
 };
 
 /// `extern "C" const tern::Plugin* tern_plugin()` is what the library exports.

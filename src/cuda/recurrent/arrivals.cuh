@@ -11,7 +11,7 @@
 namespace tern::cuda::recurrence {
 
 /// Waits for the other threads of the block and, if there are several, of the cluster's `spread` blocks.
-__device__ __forceinline__ void meet(int spread) {
+__device__ __forceinline__ void synchronize(int spread) {
 #if __CUDA_ARCH__ >= 900
   if (spread > 1) return cooperative_groups::this_cluster().sync();
 #endif
@@ -21,7 +21,7 @@ __device__ __forceinline__ void meet(int spread) {
 /// Two barriers that are used in turn. A block sends for a turn only after it has what was sent for the one before.
 class Arrivals {
  public:
-  /// At 16 bytes of shared memory, the same in all blocks. Made by all threads, before the cluster first meets.
+  /// At 16 bytes of shared memory, the same in all blocks. Made by all threads, before the cluster's first barrier.
   __device__ __forceinline__ explicit Arrivals(void* at)
       : address_(static_cast<std::uint32_t>(__cvta_generic_to_shared(at))) {
 #if __CUDA_ARCH__ >= 900

@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(ClusterPlan::threads_of(Work::sums* Work::made
       carry = work.carried(0, n, unit);
       *item = work.load(0, n, unit);
     }
-    meet(plan.spread);
+    synchronize(plan.spread);
     for (int round = 0; round < rounds; ++round) {
       typename Work::Item next{};
       if (has_item && round + 1 < rounds) next = work.load(round + 1, n, unit);

@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(most_warps * 32, 1)
     return inside ? work.factor((first_row + row) % Work::sums, u, k) : 0.0f;
   });
   for (int i = thread; i < 2 * plan.tile * plan.stride; i += static_cast<int>(blockDim.x)) tiles[i] = 0;
-  meet(plan.spread);  // before anybody writes into another block's memory
+  synchronize(plan.spread);  // before anybody writes into another block's memory
 
   float* partial[Product::tiles];
 #pragma unroll
@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(most_warps * 32, 1)
         copy_of_partials = (copy_of_partials + 1) % plan.copies();
         product.multiply(tiles + turn % 2 * plan.tile * plan.stride + warp_column, plan.stride, count, partial, place,
                          plan.pitch);
-        meet(plan.spread);
+        synchronize(plan.spread);
         if (has_item)
           for (int s = 0; s < Work::sums; ++s)
             for (int c = 0; c < plan.partials(); ++c)
