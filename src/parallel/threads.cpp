@@ -15,7 +15,7 @@ namespace tern::parallel {
 
 namespace {
 
-struct Group;
+struct GroupState;
 
 /// A rank's arguments in a collective call. All but the pointers and `key` must be equal in all ranks.
 struct Arguments {
@@ -26,7 +26,7 @@ struct Arguments {
   const void* from = nullptr;
   void* to = nullptr;
   int colour = 0, key = 0;
-  std::shared_ptr<Group> group = nullptr;
+  std::shared_ptr<GroupState> group = nullptr;
 };
 
 bool same(const Arguments& a, const Arguments& b) {
@@ -44,8 +44,8 @@ struct Message {
 };
 
 /// The ranks of a group, and the state of their current call.
-struct Group {
-  Group(int ranks, std::chrono::milliseconds longest)
+struct GroupState {
+  GroupState(int ranks, std::chrono::milliseconds longest)
       : size(ranks),
         limit(longest),
         arguments(static_cast<std::size_t>(ranks)),
@@ -67,7 +67,7 @@ struct Group {
   std::uint64_t exchanges = 0;
   std::map<std::pair<int, int>, std::shared_ptr<Message>> messages;  // by sender and receiver
   std::string failure;                                               // why the group has failed
-  std::vector<std::weak_ptr<Group>> children;
+  std::vector<std::weak_ptr<GroupState>> children;
 
   [[noreturn]] void fail(std::unique_lock<std::mutex>& lock, const std::string& reason) {
     if (failure.empty()) failure = reason;
@@ -143,7 +143,7 @@ struct Group {
   }
 
   void abandon(const std::string& reason) {
-    std::vector<std::weak_ptr<Group>> smaller;
+    std::vector<std::weak_ptr<GroupState>> smaller;
     {
       const std::lock_guard lock(mutex);
       if (failure.empty()) failure = reason;
@@ -158,7 +158,7 @@ struct Group {
 /// In a call whose elements the others read: a failing rank must not free them while they are in use.
 class Sharing {
  public:
-  Sharing(Group& group, int rank) : group_(group), rank_(rank), exceptions_(std::uncaught_exceptions()) {}
+  Sharing(GroupState& group, int rank) : group_(group), rank_(rank), exceptions_(std::uncaught_exceptions()) {}
   Sharing(const Sharing&) = delete;
   Sharing& operator=(const Sharing&) = delete;
   ~Sharing() {
@@ -166,7 +166,7 @@ class Sharing {
   }
 
  private:
-  Group& group_;
+  GroupState& group_;
   int rank_, exceptions_;
 };
 
@@ -199,7 +199,7 @@ void reduce(Reduction reduction, DType dtype, std::byte* to, const std::byte* fr
 
 class Threads final : public Collective {
  public:
-  Threads(std::shared_ptr<Group> group, int rank) : group_(std::move(group)), rank_(rank) {}
+  Threads(std::shared_ptr<GroupState> group, int rank) : group_(std::move(group)), rank_(rank) {}
 
   std::string_view name() const override { return "threads"; }
   int rank() const override { return rank_; }
@@ -317,9 +317,9 @@ class Threads final : public Collective {
     for (int rank = 0; rank < size(); ++rank)
       if (of_rank(*arguments, rank).colour == colour) members.push_back(rank);
     std::ranges::stable_sort(members, {}, [&](int rank) { return of_rank(*arguments, rank).key; });
-    std::shared_ptr<Group> child;
+    std::shared_ptr<GroupState> child;
     if (members[0] == rank_) {
-      child = std::make_shared<Group>(static_cast<int>(members.size()), group_->limit);
+      child = std::make_shared<GroupState>(static_cast<int>(members.size()), group_->limit);
       const std::lock_guard lock(group_->mutex);
       std::erase_if(group_->children, [](const auto& known) { return known.expired(); });
       group_->children.push_back(child);
@@ -349,7 +349,7 @@ class Threads final : public Collective {
 
  private:
   std::shared_ptr<const std::vector<Arguments>> share(const Arguments& own) {
-    return group_->exchange(rank_, own, Group::Shares::memory);
+    return group_->exchange(rank_, own, GroupState::Shares::memory);
   }
 
   static const Arguments& of_rank(const std::vector<Arguments>& arguments, int rank) {
@@ -366,14 +366,14 @@ class Threads final : public Collective {
       reduce(reduction, dtype, to, static_cast<const std::byte*>(of_rank(arguments, rank).from) + offset, count);
   }
 
-  std::shared_ptr<Group> group_;
+  std::shared_ptr<GroupState> group_;
   int rank_;
 };
 
 }  // namespace
 
 std::vector<std::unique_ptr<Collective>> thread_ranks(int size, std::chrono::milliseconds limit) {
-  const auto group = std::make_shared<Group>(size, limit);
+  const auto group = std::make_shared<GroupState>(size, limit);
   std::vector<std::unique_ptr<Collective>> ranks;
   ranks.reserve(static_cast<std::size_t>(size));
   for (int rank = 0; rank < size; ++rank) ranks.push_back(std::make_unique<Threads>(group, rank));
