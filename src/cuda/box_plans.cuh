@@ -214,7 +214,7 @@ inline bool boxes_fit(const kernels::Conv2d& s, int bytes, std::uint32_t x, std:
 
 /// Whether the weights of the running kernel are there before the replays of what is being recorded.
 inline bool weights_are_there(const Context& context) {
-  return recording(context) && plugin_host.weights_last != nullptr && plugin_host.weights_last();
+  return recording(context) && host_functions.weights_last != nullptr && host_functions.weights_last();
 }
 
 /// Gives the multiprocessors' memory to shared memory, once for each kernel and card: where kernels divide it

@@ -203,7 +203,7 @@ void quantized_convolution(Context& context, const QuantizedArrays& arrays, cons
   problem.device = card().device;
   // All give the same bits, so a program, which runs again and again, takes what a trial finds.
   Context trying = context;
-  if (plugin_host.weights_last != nullptr && plugin_host.weights_last()) trying.deterministic = false;
+  if (host_functions.weights_last != nullptr && host_functions.weights_last()) trying.deterministic = false;
   Prepared<eight_bits::Problem, eight_bits::Arrays>(trying, "quantized_conv2d", eight_bits::algorithms, problem,
                                                     {arrays, rescale})
       .run(context);
