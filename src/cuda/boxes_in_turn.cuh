@@ -32,7 +32,6 @@ struct RequestsInTurn {
 template <class Tile, class Cores, class Channels, class Product>
 __device__ __forceinline__ void run_tiles(std::uint8_t* shared, const Product& product) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  let_next_start();
   const Boxes& p = product.boxes;
   std::uint8_t* const ring = shared + (1024 - shared_address(shared) % 1024) % 1024;
   auto* const full = reinterpret_cast<std::uint64_t*>(ring + Tile::stages * Tile::stage_bytes);
@@ -44,6 +43,9 @@ __device__ __forceinline__ void run_tiles(std::uint8_t* shared, const Product& p
 #pragma unroll 1
     for (int i = 0; i < Tile::stages; ++i) start_barrier(full + i, 1), start_barrier(empty + i, Tile::threads / 32);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  }
+  let_next_start();
+  if (threadIdx.x == 0) {
     await_previous();
 #pragma unroll 1
     while (requests.requested < min(Tile::stages, requests.total)) requests.next();

@@ -26,9 +26,13 @@ struct Tile {
   static constexpr int exchange_bytes(int split) {
     return split == 1 ? 0 : (split > units ? split : units) * adjacent * 4 * threads;
   }
+  /// Of that, the bytes that come from others.
+  static constexpr int gathered_bytes(int split) {
+    return (split - 1) * (units / (split < units ? split : units)) * adjacent * 4 * threads;
+  }
   /// `steps`: stages of a block's sum.
   static constexpr int shared_bytes(int split, int steps) {
-    return 1024 + std::min(stages, steps) * stage_bytes + exchange_bytes(split) + 2 * stages * 8;
+    return 1024 + std::min(stages, steps) * stage_bytes + exchange_bytes(split) + (2 * stages + 1) * 8;
   }
 };
 
@@ -85,12 +89,15 @@ __device__ __forceinline__ void fetch_map(const CUtensorMap& map) {
 }
 __device__ __forceinline__ void let_next_start() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 __device__ __forceinline__ void await_previous() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-__device__ __forceinline__ void send(void* to, unsigned rank, const int4& four) {
-  unsigned address;
+/// To another block of the cluster, whose barrier counts the bytes.
+__device__ __forceinline__ void send(void* to, std::uint64_t* barrier, unsigned rank, const int4& four) {
+  unsigned address, counter;
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared_address(to)), "r"(rank));
-  asm volatile("st.shared::cluster.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(four.x), "r"(four.y),
-               "r"(four.z), "r"(four.w)
-               : "memory");
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(counter) : "r"(shared_address(barrier)), "r"(rank));
+  asm volatile(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(address),
+      "r"(four.x), "r"(four.y), "r"(four.z), "r"(four.w), "r"(counter)
+      : "memory");
 }
 #endif
 
@@ -185,6 +192,7 @@ struct Requests {
   /// Those that the ring has room for.
   __device__ __forceinline__ void first(int steps) const {
     const int count = min(steps, Tile::stages);
+    fetch_map(p.x), fetch_map(p.weight);
     for (int at = 0; at < (p.ahead ? count : 0); ++at) weights(at, at);
     const Window from = window();
     asm volatile("" ::"r"(from.image), "r"(from.h), "r"(from.w));  // computed before it waits
@@ -200,8 +208,8 @@ struct Requests {
 
 /// Adds the parts of a cluster's blocks in their order: each block gets some of the rows of all.
 template <class Tile, class Cores, class Body>
-__device__ __forceinline__ void exchange_sums(const WarpSums<Tile, Cores>& sums, int4* exchange, int rank, int split,
-                                              const Body& body) {
+__device__ __forceinline__ void exchange_sums(const WarpSums<Tile, Cores>& sums, int4* exchange,
+                                              std::uint64_t* gathered, int rank, int split, const Body& body) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   using Sum = typename Cores::Sum;
   constexpr int vectors = Tile::adjacent / 4;
@@ -219,9 +227,11 @@ __device__ __forceinline__ void exchange_sums(const WarpSums<Tile, Cores>& sums,
     sums.take(of_row, unit);
 #pragma unroll
     for (int v = 0; v < vectors; ++v)
-      send(slot_of(rank, unit, v), static_cast<unsigned>(owner), reinterpret_cast<const int4*>(of_row)[v]);
+      send(slot_of(rank, unit, v), gathered, static_cast<unsigned>(owner), reinterpret_cast<const int4*>(of_row)[v]);
   }
-  cooperative_groups::this_cluster().sync();
+  if (rank >= owners) return;
+  await(gathered, 0);
+  __syncwarp();
 #pragma unroll
   for (int unit = 0; unit < Tile::units; ++unit) {
     if ((unit & (owners - 1)) != rank) continue;
@@ -244,31 +254,28 @@ __device__ __forceinline__ void exchange_sums(const WarpSums<Tile, Cores>& sums,
 template <class Tile, class Cores, class Channels, class Product>
 __device__ __forceinline__ void run_tile(std::uint8_t* shared, const Product& product) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  let_next_start();  // first of all: the start of the next kernel takes longer than short kernels run
   const Boxes& p = product.boxes;
   std::uint8_t* const ring = shared + (1024 - shared_address(shared) % 1024) % 1024;
   auto* const exchange = reinterpret_cast<int4*>(ring + min(Tile::stages, p.per_split) * Tile::stage_bytes);
   auto* const full = reinterpret_cast<std::uint64_t*>(exchange) + Tile::exchange_bytes(p.split) / 8;
-  std::uint64_t* const empty = full + Tile::stages;
+  std::uint64_t *const empty = full + Tile::stages, *const gathered = empty + Tile::stages;
   const int rank = static_cast<int>(blockIdx.x) & (p.split - 1), shift = __ffs(p.split) - 1;  // powers of two
   int row, column;
   p.tiles_n.split(static_cast<int>(blockIdx.x) >> shift, row, column);
   const int first_row = row * Tile::rows, first_column = column * Tile::columns;
   const int begin = rank * p.per_split, steps = max(0, min(p.per_split, p.steps - begin));
-  WarpSums<Tile, Cores> sums;
-  const Requests<Tile> requests{p, ring, full, begin, first_row, first_column};
   if (threadIdx.x == 0) {
-    fetch_map(p.x), fetch_map(p.weight);
-#pragma unroll 1
-    for (int i = 0; i < min(Tile::stages, steps); ++i) {
-      start_barrier(full + i, 1);
-      if (steps > Tile::stages) start_barrier(empty + i, Tile::threads / 32);
-    }
+    for (int i = 0; i < Tile::stages; ++i) start_barrier(full + i, 1), start_barrier(empty + i, Tile::threads / 32);
+    if (p.split > 1) start_barrier(gathered, 1);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    requests.first(steps);
+    if (p.split > 1 && rank < Tile::units) expect_bytes(gathered, Tile::gathered_bytes(p.split));
   }
+  let_next_start();
   __syncthreads();
   if (p.split > 1) asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+  WarpSums<Tile, Cores> sums;
+  const Requests<Tile> requests{p, ring, full, begin, first_row, first_column};
+  if (threadIdx.x == 0) requests.first(steps);
   await_previous();
   __syncwarp();
   const int o = first_column + sums.in_n + sums.lane % 4 * Tile::adjacent;
@@ -309,7 +316,7 @@ __device__ __forceinline__ void run_tile(std::uint8_t* shared, const Product& pr
     if (exists && position < p.positions) channels.finish(product, position, totals, fetched[unit]);
   };
   if (p.split > 1) {
-    exchange_sums(sums, exchange, rank, p.split, finish);
+    exchange_sums(sums, exchange, gathered, rank, p.split, finish);
   } else {
 #pragma unroll
     for (int unit = 0; unit < Tile::units; ++unit) {

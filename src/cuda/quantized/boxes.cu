@@ -152,8 +152,8 @@ void fold_weight(const Context& context, const Problem& p, void* to, const std::
 
 // ---- the algorithm ----
 
-/// More tiles than this many for each block that runs at once are taken in turn.
-constexpr int most_at_once = 2;
+/// More tiles than this many for each block that runs at once are taken in turn, if their sums have few stages.
+constexpr int most_at_once = 2, most_steps = 4;
 
 Work work_of(const Problem& p) {
   const kernels::Conv2d s = sizes_of(p);
@@ -198,7 +198,8 @@ void run(Context& context, const Problem& problem, const Arrays& arrays, int pla
              [&]<class Tile>(Tile, Grid grid, const Boxes& boxes) {
                const Product product{boxes, arrays.of, arrays.rescale, static_cast<int>(problem.pitch())};
                const int at_once = card().multiprocessors * Tile::resident;
-               const bool in_turn = boxes.split == 1 && boxes.tiles > most_at_once * at_once;
+               const bool in_turn =
+                   boxes.split == 1 && boxes.steps <= most_steps && boxes.tiles > most_at_once * at_once;
                const auto kernel = in_turn ? in_turn_kernel<Tile> : boxes_kernel<Tile>;
                if (in_turn) {
                  grid.blocks.x = static_cast<unsigned>(at_once);
