@@ -457,6 +457,34 @@ std::vector<Operator> conv_cases() {
       {"winograd, relu6", {2, 16, 19, 21}, {17, 16, 3, 3}, {.padding = 1, .activation = Activation::relu6}},
       {"first layer", {2, 3, 21, 23}, {16, 3, 7, 7}, {.stride = 2, .padding = 3, .activation = Activation::relu}}};
   for (const Use& use : wide) op.samples.push_back(sample(use, false, true));
+  // One plane beside many.
+  const Use single[]{
+      {"one input channel", {3, 1, 11, 13}, {37, 1, 3, 3}, {.padding = 1, .activation = Activation::relu}},
+      {"one input channel, 7x7, stride 2", {1, 1, 37, 41}, {70, 1, 7, 7}, {.stride = 2, .padding = 3}},
+      {"one input channel, 5x5, dilated",
+       {2, 1, 19, 35},
+       {41, 1, 5, 5},
+       {.padding = {4, 3}, .dilation = 2, .activation = Activation::tanh}},
+      {"one input channel, 1x1", {32, 1, 5, 7}, {40, 1, 1, 1}, {.activation = Activation::relu6}},
+      {"one input channel, 1x1, stride 2", {2, 1, 9, 8}, {45, 1, 1, 1}, {.stride = 2}, false},
+      {"one input channel, padded at the end",
+       {2, 1, 36, 35},
+       {34, 1, 3, 3},
+       {.stride = 2, .padding = {0, 1}, .end_padding = Pair(1, 2)}},
+      {"one output", {2, 37, 9, 14}, {1, 37, 3, 3}, {.padding = 1, .activation = Activation::relu}},
+      {"one output, 1x1", {32, 150, 5, 7}, {1, 150, 1, 1}, {.activation = Activation::sigmoid}},
+      {"one output, 1x1, stride 2", {1, 21, 33, 34}, {1, 21, 1, 1}, {.stride = 2}, false},
+      {"one output, 5x5, stride 2", {1, 9, 40, 37}, {1, 9, 5, 5}, {.stride = 2, .padding = 2}},
+      {"one output, 7x7, padded beyond the kernel", {2, 11, 6, 35}, {1, 11, 7, 7}, {.padding = {8, 3}}},
+      {"one output, dilation 3",
+       {1, 12, 21, 50},
+       {1, 12, 3, 3},
+       {.padding = {3, 4}, .dilation = 3, .activation = Activation::relu}},
+      {"one output, stride 2, dilation 2", {2, 10, 35, 33}, {1, 10, 3, 3}, {.stride = 2, .padding = 2, .dilation = 2}},
+      {"one channel", {2, 1, 70, 67}, {1, 1, 3, 3}, {.padding = 1, .activation = Activation::relu}},
+      {"one channel of many images", {33, 1, 7, 5}, {1, 1, 5, 5}, {.padding = 2}},
+      {"one channel, 7x7, stride 2", {1, 1, 45, 34}, {1, 1, 7, 7}, {.stride = 2, .padding = 3}, false}};
+  for (const Use& use : single) op.samples.push_back(sample(use, false, true));
   // A kernel for each channel, and groups of few channels.
   const Use narrow[]{
       {"depthwise 3x3", {2, 20, 9, 11}, {20, 1, 3, 3}, {.padding = 1, .groups = 20, .activation = Activation::relu}},

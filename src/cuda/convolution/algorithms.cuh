@@ -17,6 +17,10 @@ extern const Algorithm direct_tensor_forward_first, direct_tensor_forward_last;
 extern const Algorithm direct_tensor_grad_x_first, direct_tensor_grad_x_last, direct_tensor_grad_weight;
 extern const Algorithm direct_tensor_forward_pooled, direct_tensor_grad_x_pooled;
 
+// One input channel or one output (single*.cu); `first` unless the algorithms for small planes are faster.
+extern const Algorithm single_forward_first, single_forward_last, single_grad_x_first, single_grad_x_last;
+extern const Algorithm single_grad_weight_first, single_grad_weight_last;
+
 // ---- in either order ----
 
 // Each channel is a group with one output (depthwise*.cu).

@@ -18,36 +18,38 @@ namespace tern::cuda::convolution {
 
 namespace {
 
-constexpr std::array forward{&depthwise_forward,
-                             &padded_forward_first,
-                             &grouped_forward_first,
-                             &direct_tensor_forward_first,
-                             &direct_forward,
-                             &direct_tensor_forward_last,
-                             &im2col_forward,
-                             &winograd_forward_first,
-                             &implicit_forward_first,
-                             &library_forward_bf16,
-                             &fused_epilogue_forward_bf16,
-                             &product_forward_bf16,
-                             &library_forward,
-                             &fused_epilogue_forward,
-                             &product_forward,
-                             &implicit_forward_last,
-                             &grouped_forward_last,
-                             &winograd_forward_last,
-                             &general_forward,
-                             &padded_forward_last};
-constexpr std::array grad_x{&depthwise_grad_x,           &padded_grad_x_first,     &grouped_grad_x_first,
-                            &direct_tensor_grad_x_first, &direct_grad_x,           &direct_tensor_grad_x_last,
-                            &winograd_grad_x_first,      &implicit_grad_x_first,   &flipped_grad_x,
-                            &implicit_grad_x_last,       &flipped_grad_x_in_place, &library_grad_x,
-                            &library_grad_x_in_place,    &product_grad_x,          &grouped_grad_x_last,
-                            &winograd_grad_x_last,       &general_grad_x,          &padded_grad_x_last};
-constexpr std::array grad_weight{&depthwise_grad_weight,     &padded_grad_weight_first,     &grouped_grad_weight_first,
-                                 &direct_tensor_grad_weight, &direct_grad_weight,           &implicit_grad_weight,
-                                 &library_grad_weight,       &library_grad_weight_in_place, &grouped_grad_weight_last,
-                                 &general_grad_weight,       &padded_grad_weight_last};
+constexpr std::array forward{
+    &depthwise_forward,           &single_forward_first,   &padded_forward_first,       &grouped_forward_first,
+    &direct_tensor_forward_first, &direct_forward,         &direct_tensor_forward_last, &im2col_forward,
+    &winograd_forward_first,      &implicit_forward_first, &library_forward_bf16,       &fused_epilogue_forward_bf16,
+    &product_forward_bf16,        &library_forward,        &fused_epilogue_forward,     &product_forward,
+    &implicit_forward_last,       &grouped_forward_last,   &winograd_forward_last,      &general_forward,
+    &padded_forward_last,         &single_forward_last};
+constexpr std::array grad_x{&depthwise_grad_x,
+                            &single_grad_x_first,
+                            &padded_grad_x_first,
+                            &grouped_grad_x_first,
+                            &direct_tensor_grad_x_first,
+                            &direct_grad_x,
+                            &direct_tensor_grad_x_last,
+                            &winograd_grad_x_first,
+                            &implicit_grad_x_first,
+                            &flipped_grad_x,
+                            &implicit_grad_x_last,
+                            &flipped_grad_x_in_place,
+                            &library_grad_x,
+                            &library_grad_x_in_place,
+                            &product_grad_x,
+                            &grouped_grad_x_last,
+                            &winograd_grad_x_last,
+                            &general_grad_x,
+                            &padded_grad_x_last,
+                            &single_grad_x_last};
+constexpr std::array grad_weight{&depthwise_grad_weight,     &single_grad_weight_first,  &padded_grad_weight_first,
+                                 &grouped_grad_weight_first, &direct_tensor_grad_weight, &direct_grad_weight,
+                                 &implicit_grad_weight,      &library_grad_weight,       &library_grad_weight_in_place,
+                                 &grouped_grad_weight_last,  &general_grad_weight,       &padded_grad_weight_last,
+                                 &single_grad_weight_last};
 
 constexpr std::array pooled_forward{&direct_tensor_forward_pooled};
 constexpr std::array pooled_grad_x{&direct_tensor_grad_x_pooled};
@@ -102,6 +104,9 @@ bool runs_channels_last(const Context& context, const Conv2d& shape) {
     problem.layout = layout;
     return algorithm.fits(problem);
   };
+  const bool is_single = fits(Pass::forward, single_forward_first, Layout::channels_first) ||
+                         fits(Pass::forward, single_forward_last, Layout::channels_first);
+  if (is_single && forced_algorithm(context, "conv2d").empty()) return false;
   const std::int64_t C = shape.C / shape.groups, O = shape.O / shape.groups;
   const bool whole_lanes = O % engine_lanes == 0 && (C % engine_lanes == 0 || (shape.groups == 1 && C <= 4));
   if (shape.groups > 1 && (!whole_lanes || shape.groups > most_engine_groups)) return false;
@@ -128,7 +133,8 @@ bool runs_in_strips(const Conv2d& shape, bool (*fits)(const Problem&)) {
 template <class T>
 Layout layout(const Context& context, const Conv2d& shape) {
   const std::string_view forced = forced_algorithm(context, "conv2d");
-  if (forced == "general" || forced == "direct" || forced == "direct_tensor") return Layout::channels_first;
+  if (forced == "general" || forced == "direct" || forced == "direct_tensor" || forced == "single")
+    return Layout::channels_first;
   // A depthwise convolution runs in either order: x stays as it is.
   const bool last =
       std::is_same_v<T, float> &&
@@ -226,13 +232,14 @@ void run_halves(Context& context, Problem problem, const Gradients& to, const In
   run_side_by_side(context, to_x, to_weight, last);
 }
 
-template <class T>
-__global__ void through_kernel(T* g, const T* grad_y, const T* y, std::int64_t count, Activation activation) {
-  begin_kernel();
-  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += step)
-    g[i] = through_activation(grad_y[i], y[i], activation);
-}
+/// The gradient of y through the activation, whose output y is.
+struct Through {
+  Activation activation;
+  template <class T>
+  __device__ T operator()(T gradient, T y) const {
+    return through_activation(gradient, y, activation);
+  }
+};
 
 template <class T>
 __global__ void bias_only_kernel(T* grad_bias, const T* g, std::int64_t N, std::int64_t O, std::int64_t area) {
@@ -274,8 +281,8 @@ void backward_channels_first(Context& context, Problem problem, Gradients to) {
   const auto* g = static_cast<const T*>(to.grad_y);
   if (masked) {
     g = masked_gradient.as<T>();
-    launch(context, Grid(blocks_for(outputs), 256), through_kernel<T>, masked_gradient.as<T>(),
-           static_cast<const T*>(to.grad_y), static_cast<const T*>(to.y), outputs, problem.activation);
+    map(context, outputs, Through{problem.activation}, masked_gradient.as<T>(), static_cast<const T*>(to.grad_y),
+        static_cast<const T*>(to.y));
   }
   const bool wants_weight = to.grad_weight != nullptr || to.grad_bias != nullptr;
   // For very many outputs, multiply-adds are the fastest algorithm for x in strict float32, and they read no pooled
