@@ -128,9 +128,21 @@ __global__ void __launch_bounds__(256) bias_kernel(float* to, const float* g, st
 
 // ---- the problem with lanes ----
 
+// The first list is for products of few tiles, whose long sums only the implicit ones divide among blocks.
+constexpr std::array few_forward{&implicit_forward_first, &implicit_forward_last, &library_forward};
+constexpr std::array few_to_image{&implicit_grad_x_first, &implicit_grad_x_last, &library_grad_x};
 constexpr std::array forward{&implicit_forward_first, &library_forward, &product_forward, &implicit_forward_last};
 constexpr std::array to_image{&implicit_grad_x_first, &flipped_grad_x, &implicit_grad_x_last, &library_grad_x};
 constexpr std::array to_weight{&implicit_grad_weight, &library_grad_weight};
+
+bool has_few_tiles(const Problem& inner) {
+  constexpr std::int64_t rows = 128, columns = 64, long_sum = 2048;
+  const bool back = inner.pass == Pass::grad_x;
+  const std::int64_t positions = back ? inner.N * inner.H * inner.W : inner.positions();
+  const std::int64_t written = back ? inner.C : inner.O, summed = back ? inner.O : inner.C;
+  return 2 * ceil_div(positions, rows) * ceil_div(written, columns) < card().multiprocessors &&
+         summed / inner.groups * inner.KH * inner.KW >= long_sum;
+}
 
 /// Engines need lanes of 8, and few groups.
 std::int64_t lanes_of(const Problem& p) {
@@ -152,10 +164,14 @@ Problem with_lanes(const Problem& p) {
 }
 
 kernels::Chosen<Problem, Arrays> inner_of(const Problem& inner) {
-  return kernels::chosen_by_rule<Problem, Arrays>(inner.pass == Pass::forward  ? Candidates<Problem, Arrays>(forward)
-                                                  : inner.pass == Pass::grad_x ? Candidates<Problem, Arrays>(to_image)
-                                                                               : Candidates<Problem, Arrays>(to_weight),
-                                                  inner);
+  using List = Candidates<Problem, Arrays>;
+  const auto list = [&] {
+    if (inner.pass == Pass::grad_weight) return List(to_weight);
+    const bool few = has_few_tiles(inner);
+    if (inner.pass == Pass::forward) return few ? List(few_forward) : List(forward);
+    return few ? List(few_to_image) : List(to_image);
+  };
+  return kernels::chosen_by_rule<Problem, Arrays>(list(), inner);
 }
 
 /// The arrays of the inner problem, and its workspace.
