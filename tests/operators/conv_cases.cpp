@@ -457,8 +457,8 @@ std::vector<Operator> conv_cases() {
       {"winograd, relu6", {2, 16, 19, 21}, {17, 16, 3, 3}, {.padding = 1, .activation = Activation::relu6}},
       {"first layer", {2, 3, 21, 23}, {16, 3, 7, 7}, {.stride = 2, .padding = 3, .activation = Activation::relu}}};
   for (const Use& use : wide) op.samples.push_back(sample(use, false, true));
-  // One plane beside many.
-  const Use single[]{
+  // One plane beside many, and planes multiplied as they lie.
+  const Use planar[]{
       {"one input channel", {3, 1, 11, 13}, {37, 1, 3, 3}, {.padding = 1, .activation = Activation::relu}},
       {"one input channel, 7x7, stride 2", {1, 1, 37, 41}, {70, 1, 7, 7}, {.stride = 2, .padding = 3}},
       {"one input channel, 5x5, dilated",
@@ -483,8 +483,11 @@ std::vector<Operator> conv_cases() {
       {"one output, stride 2, dilation 2", {2, 10, 35, 33}, {1, 10, 3, 3}, {.stride = 2, .padding = 2, .dilation = 2}},
       {"one channel", {2, 1, 70, 67}, {1, 1, 3, 3}, {.padding = 1, .activation = Activation::relu}},
       {"one channel of many images", {33, 1, 7, 5}, {1, 1, 5, 5}, {.padding = 2}},
+      {"odd channels, 1x1", {3, 37, 12, 11}, {131, 37, 1, 1}, {.activation = Activation::relu}},
+      {"odd outputs, 1x1, odd planes", {2, 24, 7, 9}, {45, 24, 1, 1}, {.activation = Activation::tanh}},
+      {"odd channels, 1x1, many images", {33, 9, 6, 4}, {13, 9, 1, 1}, {}, false},
       {"one channel, 7x7, stride 2", {1, 1, 45, 34}, {1, 1, 7, 7}, {.stride = 2, .padding = 3}, false}};
-  for (const Use& use : single) op.samples.push_back(sample(use, false, true));
+  for (const Use& use : planar) op.samples.push_back(sample(use, false, true));
   // A kernel for each channel, and groups of few channels.
   const Use narrow[]{
       {"depthwise 3x3", {2, 20, 9, 11}, {20, 1, 3, 3}, {.padding = 1, .groups = 20, .activation = Activation::relu}},

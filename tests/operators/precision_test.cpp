@@ -94,6 +94,24 @@ TEST_CASE("products keep to the precision of the scope", "[precision]") {
          return op::conv2d_cat({{in[0], in[1], in[2], {.activation = Activation::relu}},
                                 {in[0], in[3], in[4], {.padding = 1, .activation = Activation::relu}}});
        }},
+      {"conv2d, one element, odd channels",
+       {{3, 37, 12, 11}, {131, 37, 1, 1}, {131}},
+       [](const auto& in) { return op::conv2d(in[0], in[1], in[2], {.activation = Activation::relu}); }},
+      {"conv2d, one element, odd planes",
+       {{2, 52, 7, 9}, {45, 52, 1, 1}, {45}},
+       [](const auto& in) { return op::conv2d(in[0], in[1], in[2]); }},
+      {"conv2d, one element, many images and few channels",
+       {{70, 11, 8, 8}, {21, 11, 1, 1}, {21}},
+       [](const auto& in) { return op::conv2d(in[0], in[1], in[2], {.activation = Activation::tanh}); }},
+      {"conv2d, long sums of few tiles",
+       {{2, 24, 14, 14}, {301, 24, 7, 7}, {301}},
+       [](const auto& in) { return op::conv2d(in[0], in[1], in[2], {.padding = 3}); }},
+      {"conv2d, one input channel",
+       {{4, 1, 40, 37}, {70, 1, 5, 5}, {70}},
+       [](const auto& in) { return op::conv2d(in[0], in[1], in[2], {.stride = 2, .activation = Activation::relu}); }},
+      {"conv2d, one output",
+       {{4, 70, 23, 21}, {1, 70, 3, 3}, {1}},
+       [](const auto& in) { return op::conv2d(in[0], in[1], in[2], {.padding = 2, .dilation = 2}); }},
       {"conv2d, odd channels", {{2, 5, 9, 9}, {7, 5, 3, 3}, {7}}, [](const auto& in) {
          return op::conv2d(in[0], in[1], in[2]);
        }}};

@@ -21,6 +21,11 @@ extern const Algorithm direct_tensor_forward_pooled, direct_tensor_grad_x_pooled
 extern const Algorithm single_forward_first, single_forward_last, single_grad_x_first, single_grad_x_last;
 extern const Algorithm single_grad_weight_first, single_grad_weight_last;
 
+// A 1x1 kernel as a product of the weight with each image's planes (product_planar.cu); `first` if that is faster than
+// the copies of padded.cu.
+extern const Algorithm planar_forward_first, planar_forward_last, planar_grad_x_first, planar_grad_x_last;
+extern const Algorithm planar_grad_weight_first, planar_grad_weight_last;
+
 // ---- in either order ----
 
 // Each channel is a group with one output (depthwise*.cu).

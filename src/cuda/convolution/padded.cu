@@ -6,6 +6,7 @@
 #include "cuda/convolution/algorithms.cuh"
 #include "cuda/convolution/engines.cuh"
 #include "cuda/convolution/packed.cuh"
+#include "cuda/convolution/planes.cuh"
 #include "cuda/elementwise.cuh"
 
 namespace tern::cuda::convolution {
@@ -111,21 +112,6 @@ void copy_weight(const Context& context, float* to, const float* from, const Pro
          static_cast<std::uint32_t>(one.weights()), place);
 }
 
-/// The gradient of the bias, of planes: a block adds those of one channel.
-__global__ void __launch_bounds__(256) bias_kernel(float* to, const float* g, std::int64_t N, std::int64_t area) {
-  __shared__ float sums[256];
-  begin_kernel();
-  const std::int64_t o = blockIdx.x, O = gridDim.x;
-  float sum = 0;
-  for (std::int64_t i = threadIdx.x; i < N * area; i += 256) sum += g[(i / area * O + o) * area + i % area];
-  sums[threadIdx.x] = sum;
-  for (unsigned half = 128; half > 0; half /= 2) {
-    __syncthreads();
-    if (threadIdx.x < half) sums[threadIdx.x] += sums[threadIdx.x + half];
-  }
-  if (threadIdx.x == 0) to[o] = sums[0];
-}
-
 // ---- the problem with lanes ----
 
 // The first list is for products of few tiles, whose long sums only the implicit ones divide among blocks.
@@ -207,8 +193,7 @@ void run(Context& context, const Problem& p, const Arrays& arrays, int, void* bl
                  of_y = channels(p.O, inner.O, p.OH * p.OW, p.pass == Pass::forward ? p.y_channels : p.O);
   const bool weight_pass = p.pass == Pass::grad_weight;
   if (weight_pass && arrays.bias != nullptr)
-    launch(context, Grid(static_cast<unsigned>(p.O), 256), bias_kernel, floats(arrays.bias), floats(arrays.y), p.N,
-           p.OH * p.OW);
+    sum_planes(context, floats(arrays.bias), floats(arrays.y), p.N, p.O, p.OH * p.OW);
   if (weight_pass && arrays.weight == nullptr) return;
   if (p.pass != Pass::grad_x) regroup<false>(context, floats(in.arrays.x), floats(arrays.x), of_x, p.N, Unchanged{});
   if (p.pass != Pass::forward) regroup<false>(context, floats(in.arrays.y), floats(arrays.y), of_y, p.N, Unchanged{});
