@@ -20,7 +20,9 @@ struct Library {
 bool fits(const Problem& requested) {
   const bool whole = requested.O / requested.groups % engine_lanes == 0 &&
                      (requested.groups == 1 || requested.C / requested.groups % engine_lanes == 0);
-  return requested.channels_last() && has_engines() && whole && requested.groups <= most_engine_groups;
+  constexpr std::int64_t most_tried = 16;
+  return requested.channels_last() && has_engines() && whole &&
+         requested.groups <= (requested.deterministic ? most_engine_groups : most_tried);
 }
 bool narrow(const Problem& requested) { return fits(requested) && rounds_factors(requested); }
 

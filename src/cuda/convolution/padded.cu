@@ -114,50 +114,60 @@ void copy_weight(const Context& context, float* to, const float* from, const Pro
 
 // ---- the problem with lanes ----
 
-// The first list is for products of few tiles, whose long sums only the implicit ones divide among blocks.
-constexpr std::array few_forward{&implicit_forward_first, &implicit_forward_last, &library_forward};
-constexpr std::array few_to_image{&implicit_grad_x_first, &implicit_grad_x_last, &library_grad_x};
+// The preferred first. Only implicit products divide long sums among blocks, where tiles are few.
+constexpr std::array few_forward{&implicit_forward_first, &implicit_forward_last, &library_forward, &product_forward};
+constexpr std::array few_to_image{&implicit_grad_x_first, &implicit_grad_x_last, &flipped_grad_x, &library_grad_x};
 constexpr std::array forward{&implicit_forward_first, &library_forward, &product_forward, &implicit_forward_last};
 constexpr std::array to_image{&implicit_grad_x_first, &flipped_grad_x, &implicit_grad_x_last, &library_grad_x};
 constexpr std::array to_weight{&implicit_grad_weight, &library_grad_weight};
+using List = Candidates<Problem, Arrays>;
 
-bool has_few_tiles(const Problem& inner) {
+bool has_few_tiles(const Problem& p) {
   constexpr std::int64_t rows = 128, columns = 64, long_sum = 2048;
-  const bool back = inner.pass == Pass::grad_x;
-  const std::int64_t positions = back ? inner.N * inner.H * inner.W : inner.positions();
-  const std::int64_t written = back ? inner.C : inner.O, summed = back ? inner.O : inner.C;
+  const bool back = p.pass == Pass::grad_x;
+  const std::int64_t positions = back ? p.N * p.H * p.W : p.positions();
+  const std::int64_t written = back ? p.C : p.O, summed = back ? p.O : p.C;
   return 2 * ceil_div(positions, rows) * ceil_div(written, columns) < card().multiprocessors &&
-         summed / inner.groups * inner.KH * inner.KW >= long_sum;
+         summed / p.groups * p.KH * p.KW >= long_sum;
+}
+List list_of(const Problem& p) {
+  if (p.pass == Pass::grad_weight) return to_weight;
+  const bool few = has_few_tiles(p);
+  if (p.pass == Pass::forward) return few ? List(few_forward) : List(forward);
+  return few ? List(few_to_image) : List(to_image);
 }
 
-/// Engines need lanes of 8, and few groups.
-std::int64_t lanes_of(const Problem& p) {
-  return p.tensor_cores() && has_engines() && p.groups <= most_engine_groups ? engine_lanes : 4;
-}
-std::int64_t in_lanes(const Problem& p, std::int64_t channels) {
-  const std::int64_t lanes = lanes_of(p);
+std::int64_t in_lanes(const Problem& p, std::int64_t channels, std::int64_t lanes) {
   return p.groups * ceil_div(channels / p.groups, lanes) * lanes;
 }
-
-Problem with_lanes(const Problem& p) {
+/// Engines need lanes of 8.
+Problem with_lanes(const Problem& p, bool of_engines) {
+  const std::int64_t lanes = of_engines && p.tensor_cores() ? engine_lanes : 4;
   Problem inner = p;
   inner.layout = Layout::channels_last;
-  inner.C = inner.x_channels = in_lanes(p, p.C), inner.O = inner.y_channels = in_lanes(p, p.O);
+  inner.C = inner.x_channels = in_lanes(p, p.C, lanes), inner.O = inner.y_channels = in_lanes(p, p.O, lanes);
   inner.activation = Activation::none;
   inner.inputs = {256, 256, 256, 0}, inner.gradients = {};
   if (p.precision == Precision::bf16) inner.precision = Precision::tf32;
   return inner;
 }
 
-kernels::Chosen<Problem, Arrays> inner_of(const Problem& inner) {
-  using List = Candidates<Problem, Arrays>;
-  const auto list = [&] {
-    if (inner.pass == Pass::grad_weight) return List(to_weight);
-    const bool few = has_few_tiles(inner);
-    if (inner.pass == Pass::forward) return few ? List(few_forward) : List(forward);
-    return few ? List(few_to_image) : List(to_image);
-  };
-  return kernels::chosen_by_rule<Problem, Arrays>(list(), inner);
+/// The problem that the algorithm of a plan runs: the plan is its place in the list.
+struct Inner {
+  const Algorithm* algorithm;
+  Problem problem;
+  int plan;  ///< of the algorithm; -1: it does not fit
+  Inner(const Problem& p, int plan_of_all) : algorithm(list_of(p)[static_cast<std::size_t>(plan_of_all)]) {
+    const bool own = algorithm->name == std::string_view("implicit");
+    problem = with_lanes(p, !own);
+    plan = algorithm->fits(problem) ? algorithm->plan_after(problem, -1) : -1;
+  }
+};
+int next_plan(const Problem& p, int plan) {
+  const auto count = static_cast<int>(list_of(p).size());
+  for (++plan; plan < count; ++plan)
+    if (Inner(p, plan).plan >= 0) return plan;
+  return -1;
 }
 
 /// The arrays of the inner problem, and its workspace.
@@ -165,24 +175,22 @@ struct Workspace {
   Arrays arrays;
   void* own;
   std::size_t bytes;
-  Workspace(const Problem& inner, const kernels::Chosen<Problem, Arrays>& chosen, void* block) {
+  Workspace(const Inner& inner, void* block) {
     Parts parts(block);
     const auto take = [&](std::int64_t count) { return parts.take(static_cast<std::size_t>(count) * sizeof(float)); };
-    arrays.x = take(inner.images()), arrays.weight = take(inner.weights()), arrays.y = take(inner.outputs());
-    own = parts.take(chosen.algorithm->bytes(inner, chosen.plan));
+    arrays.x = take(inner.problem.images()), arrays.weight = take(inner.problem.weights());
+    arrays.y = take(inner.problem.outputs());
+    own = parts.take(inner.algorithm->bytes(inner.problem, inner.plan));
     bytes = parts.bytes();
   }
 };
 
-std::size_t workspace(const Problem& p, int) {
-  const Problem inner = with_lanes(p);
-  return Workspace(inner, inner_of(inner), nullptr).bytes;
-}
+std::size_t workspace(const Problem& p, int plan) { return Workspace(Inner(p, plan), nullptr).bytes; }
 
-void run(Context& context, const Problem& p, const Arrays& arrays, int, void* block) {
-  const Problem inner = with_lanes(p);
-  const auto chosen = inner_of(inner);
-  const Workspace in(inner, chosen, block);
+void run(Context& context, const Problem& p, const Arrays& arrays, int plan, void* block) {
+  const Inner chosen(p, plan);
+  const Problem& inner = chosen.problem;
+  const Workspace in(chosen, block);
   const auto channels = [&](std::int64_t real, std::int64_t padded, std::int64_t area, std::int64_t pitch) {
     const auto of_group = [&](std::int64_t count) { return static_cast<int>(count / p.groups); };
     return Channels{of_group(real), of_group(padded), static_cast<int>(p.groups), static_cast<int>(area),
@@ -211,8 +219,12 @@ bool fits(const Problem& p) {
   if (p.element != Element::float32 || p.stored != Element::float32 || p.pools || p.C == 0 || card().code < 80)
     return false;
   if (p.N * p.groups > most_layers || p.weights() >= most || p.H * p.W >= most || p.OH * p.OW >= most) return false;
-  const Problem inner = with_lanes(p);
-  return inner.weights() < most && inner_of(inner).algorithm != nullptr;
+  return with_lanes(p, true).weights() < most && next_plan(p, -1) >= 0;
+}
+
+/// Engines need lanes of 8, and run few groups.
+std::int64_t engine_lanes_of(const Problem& p) {
+  return p.tensor_cores() && has_engines() && p.groups <= most_engine_groups ? engine_lanes : 4;
 }
 
 /// Large problems without lanes, but for a few channels of many groups, and for planes that a kernel of their own
@@ -220,12 +232,12 @@ bool fits(const Problem& p) {
 bool pays(const Problem& p) {
   constexpr double least = 1e7;                          // multiply-adds
   if (p.channels_last() && p.groups == 1) return false;  // its algorithms fill the lanes of x themselves
-  const std::int64_t C = p.C / p.groups, O = p.O / p.groups, lanes = lanes_of(p);
+  const std::int64_t C = p.C / p.groups, O = p.O / p.groups, lanes = engine_lanes_of(p);
   if ((C % lanes == 0 && O % lanes == 0) || (p.groups > 1 && std::min(C, O) < 8)) return false;
   const auto work = [](const Problem& q) {
     return static_cast<double>(q.outputs()) * static_cast<double>(q.C / q.groups * q.KH * q.KW);
   };
-  const double waste = work(with_lanes(p)) / work(p);
+  const double waste = work(with_lanes(p, true)) / work(p);
   if (work(p) < least || (!p.tensor_cores() && waste > 2)) return false;
   const Algorithm* const planes[][2]{{&direct_forward, &direct_tensor_forward_last},
                                      {&direct_grad_x, &direct_tensor_grad_x_last},
@@ -242,11 +254,11 @@ constexpr auto named = "padded";
 
 }  // namespace
 
-const Algorithm padded_forward_first{named, fits_first, workspace, run};
-const Algorithm padded_forward_last{named, fits_last, workspace, run};
-const Algorithm padded_grad_x_first{named, fits_first, workspace, run};
-const Algorithm padded_grad_x_last{named, fits_last, workspace, run};
-const Algorithm padded_grad_weight_first{named, fits_first, workspace, run};
-const Algorithm padded_grad_weight_last{named, fits_last, workspace, run};
+const Algorithm padded_forward_first{named, fits_first, workspace, run, next_plan};
+const Algorithm padded_forward_last{named, fits_last, workspace, run, next_plan};
+const Algorithm padded_grad_x_first{named, fits_first, workspace, run, next_plan};
+const Algorithm padded_grad_x_last{named, fits_last, workspace, run, next_plan};
+const Algorithm padded_grad_weight_first{named, fits_first, workspace, run, next_plan};
+const Algorithm padded_grad_weight_last{named, fits_last, workspace, run, next_plan};
 
 }  // namespace tern::cuda::convolution
