@@ -20,17 +20,18 @@ struct Channels {
   std::int64_t pitch;  ///< elements from one position to the next; 0: channels first
 };
 
-constexpr int side = 32, lines = 8;
+constexpr int side = 32, lines = 8, tall = 2 * side;
 
-/// Each block moves 32 positions by 32 channels of a group between the caller's array and [N, area, groups, padded].
-/// On the way back a number passes through `finish`, with its channel.
+/// Each block moves 64 positions by 32 channels of a group between the caller's array and [N, area, groups, padded]. On
+/// the way back a number passes through `finish`, with its channel.
 template <bool back, class Finish>
 __global__ void __launch_bounds__(side* lines)
     regroup_kernel(float* to, const float* from, const __grid_constant__ Channels s, const Finish finish) {
-  __shared__ float tile[side][side + 1];  // [channel][position]
+  __shared__ float tile[side][tall + 1];  // [channel][position]
+  constexpr int each_thread = side * tall / (side * lines);
   begin_kernel();
   const int x = static_cast<int>(threadIdx.x), y = static_cast<int>(threadIdx.y);
-  const int first_p = static_cast<int>(blockIdx.x) * side, first_c = static_cast<int>(blockIdx.y) * side;
+  const int first_p = static_cast<int>(blockIdx.x) * tall, first_c = static_cast<int>(blockIdx.y) * side;
   const int n = static_cast<int>(blockIdx.z) / s.groups, group = static_cast<int>(blockIdx.z) % s.groups;
   const auto own = [&](int p, int c) {
     const std::int64_t channel = static_cast<std::int64_t>(group) * s.real + c;
@@ -40,27 +41,31 @@ __global__ void __launch_bounds__(side* lines)
   const auto lane = [&](int p, int c) {
     return ((static_cast<std::int64_t>(n) * s.area + p) * s.groups + group) * s.padded + c;
   };
-  // visit(position, channel, its place in the tile), with neighbours in x along one of both.
+  // visit(number, position, channel) for what is in the image, with neighbours in x along channels or positions.
   const auto each = [&](bool along_channels, const auto& visit) {
-    for (int i = y; i < side; i += lines) {
-      const int c = along_channels ? x : i, p = along_channels ? i : x;
-      if (first_p + p < s.area) visit(first_p + p, first_c + c, tile[c][p]);
+#pragma unroll
+    for (int i = 0; i < each_thread; ++i) {
+      const int c = along_channels ? x : y + i % (side / lines) * lines;
+      const int p = along_channels ? y + i * lines : x + i / (side / lines) * side;
+      if (first_p + p < s.area) visit(i, p, c);
     }
   };
   const bool last = s.pitch != 0;
-  if constexpr (back)
-    each(true, [&](int p, int c, float& at) { at = c < s.real ? from[lane(p, c)] : 0.0f; });
-  else
-    each(last, [&](int p, int c, float& at) { at = c < s.real ? from[own(p, c)] : 0.0f; });
+  float held[each_thread];  // all loads are in flight together
+  each(back || last, [&](int i, int p, int c) {
+    const std::int64_t at = back ? lane(first_p + p, first_c + c) : own(first_p + p, first_c + c);
+    held[i] = first_c + c < s.real ? from[at] : 0.0f;
+  });
+  each(back || last, [&](int i, int p, int c) { tile[c][p] = held[i]; });
   __syncthreads();
-  if constexpr (back)
-    each(last, [&](int p, int c, float& at) {
-      if (c < s.real) to[own(p, c)] = finish(at, group * s.real + c);
-    });
-  else
-    each(true, [&](int p, int c, float& at) {
-      if (c < s.padded) to[lane(p, c)] = at;
-    });
+  each(!back || last, [&](int, int p, int c) {
+    const int channel = first_c + c;
+    if constexpr (back) {
+      if (channel < s.real) to[own(first_p + p, channel)] = finish(tile[c][p], group * s.real + channel);
+    } else {
+      if (channel < s.padded) to[lane(first_p + p, channel)] = tile[c][p];
+    }
+  });
 }
 
 struct Unchanged {
@@ -77,7 +82,7 @@ struct Epilogue {
 template <bool back, class Finish>
 void regroup(const Context& context, float* to, const float* from, const Channels& s, std::int64_t N,
              const Finish& finish) {
-  const dim3 blocks(static_cast<unsigned>(ceil_div(s.area, side)), static_cast<unsigned>(ceil_div(s.padded, side)),
+  const dim3 blocks(static_cast<unsigned>(ceil_div(s.area, tall)), static_cast<unsigned>(ceil_div(s.padded, side)),
                     static_cast<unsigned>(N * s.groups));
   launch(context, Grid(blocks, dim3(side, lines)), regroup_kernel<back, Finish>, to, from, s, finish);
 }
