@@ -13,16 +13,13 @@
 namespace tern::cuda::convolution {
 namespace {
 
-constexpr int skew = 4;  // floats between rows in shared memory, to avoid bank conflicts of fragments
-
+// Both factors' lines lie `Arithmetic::pitch` floats apart in a stage, so that fragments have no bank conflicts.
+template <class Arithmetic, class Tile>
+constexpr int stage_floats = (Tile::rows + Tile::columns) * Arithmetic::pitch;
 template <class Tile>
-constexpr int pitch = Tile::depth + skew;
-template <class Tile>
-constexpr int stage_floats = (Tile::rows + Tile::columns) * pitch<Tile>;
-template <class Tile>
-constexpr int shared_pitch = Tile::columns + skew;  // of a tile of sums
-template <class Tile>
-constexpr std::size_t shared_bytes = sizeof(float) * std::max(Tile::stages* stage_floats<Tile>,
+constexpr int shared_pitch = Tile::columns + 4;  // of a tile of sums
+template <class Arithmetic, class Tile>
+constexpr std::size_t shared_bytes = sizeof(float) * std::max(Tile::stages* stage_floats<Arithmetic, Tile>,
                                                               Tile::rows* shared_pitch<Tile>);
 
 struct Forward {
@@ -37,7 +34,7 @@ struct Forward {
 /// float32: each lane has rows 4 apart and columns 8 apart of its warp's part.
 template <class Tile>
 struct MultiplyAdds {
-  static constexpr int rows = Tile::warp_rows / 4, columns = Tile::warp_columns / 8;
+  static constexpr int rows = Tile::warp_rows / 4, columns = Tile::warp_columns / 8, pitch = Tile::depth + 4;
   int row, column;
   float sums[rows][columns] = {};
 
@@ -48,10 +45,10 @@ struct MultiplyAdds {
     for (int k = 0; k < Tile::depth; k += 4) {
       Pack<float, 4> right[columns];
 #pragma unroll
-      for (int j = 0; j < columns; ++j) right[j] = load<4>(b + (column + 8 * j) * pitch<Tile> + k);
+      for (int j = 0; j < columns; ++j) right[j] = load<4>(b + (column + 8 * j) * pitch + k);
 #pragma unroll
       for (int i = 0; i < rows; ++i) {
-        const auto left = load<4>(a + (row + 4 * i) * pitch<Tile> + k);
+        const auto left = load<4>(a + (row + 4 * i) * pitch + k);
 #pragma unroll
         for (int part = 0; part < 4; ++part)
 #pragma unroll
@@ -68,36 +65,37 @@ struct MultiplyAdds {
   }
 };
 
-/// TF32: fragments of 16 x 8.
+/// TF32: fragments of 16 x 8. A lane reads four adjacent k at once, and multiplies them in place of those, four apart,
+/// that the fragments expect: both factors agree on the order.
 template <class Tile>
 struct TensorCores {
-  static constexpr int blocks_m = Tile::warp_rows / 16, blocks_n = Tile::warp_columns / 8;
+  static constexpr int blocks_m = Tile::warp_rows / 16, blocks_n = Tile::warp_columns / 8, pitch = Tile::depth;
+  static_assert(Tile::depth == 16);
   int in_m, in_n, quad, place;
   float sums[blocks_m][blocks_n][4] = {};
 
   __device__ TensorCores(int m, int n, int lane) : in_m(m), in_n(n), quad(lane / 4), place(lane % 4) {}
 
-  static __device__ __forceinline__ std::uint32_t bits(const float* from) {
-    return *reinterpret_cast<const std::uint32_t*>(from);
+  __device__ __forceinline__ Pack<std::uint32_t, 4> four_of(const float* factor, int line) const {
+    return *reinterpret_cast<const Pack<std::uint32_t, 4>*>(factor + (line + quad) * pitch + place * 4);
   }
   __device__ __forceinline__ void add(const float* a, const float* b) {
-    const float* const a_at = a + (in_m + quad) * pitch<Tile> + place;
-    const float* const b_at = b + (in_n + quad) * pitch<Tile> + place;
+    Pack<std::uint32_t, 4> left[blocks_m][2];
 #pragma unroll
-    for (int k = 0; k < Tile::depth; k += 8) {
-      std::uint32_t left[blocks_m][4], right[blocks_n][2];
+    for (int m = 0; m < blocks_m; ++m)
 #pragma unroll
-      for (int m = 0; m < blocks_m; ++m)
+      for (int half = 0; half < 2; ++half) left[m][half] = four_of(a, in_m + m * 16 + half * 8);
 #pragma unroll
-        for (int i = 0; i < 4; ++i) left[m][i] = bits(a_at + (m * 16 + i % 2 * 8) * pitch<Tile> + k + i / 2 * 4);
+    for (int n = 0; n < blocks_n; ++n) {
+      const Pack<std::uint32_t, 4> right = four_of(b, in_n + n * 8);
 #pragma unroll
-      for (int n = 0; n < blocks_n; ++n)
+      for (int k = 0; k < 4; k += 2)
 #pragma unroll
-        for (int i = 0; i < 2; ++i) right[n][i] = bits(b_at + n * 8 * pitch<Tile> + k + i * 4);
-#pragma unroll
-      for (int m = 0; m < blocks_m; ++m)
-#pragma unroll
-        for (int n = 0; n < blocks_n; ++n) multiply_add(sums[m][n], left[m], right[n]);
+        for (int m = 0; m < blocks_m; ++m) {
+          const auto &upper = left[m][0].value, &lower = left[m][1].value;
+          multiply_add(sums[m][n], {upper[k], lower[k], upper[k + 1], lower[k + 1]},
+                       {right.value[k], right.value[k + 1]});
+        }
     }
   }
   template <class Body>
@@ -153,7 +151,9 @@ template <template <class> class Arithmetic, class Tile>
 __global__ void __launch_bounds__(Tile::threads, Tile::resident) forward_kernel(const __grid_constant__ Forward p) {
   constexpr int depth = Tile::depth, stages = Tile::stages, chunks = depth / 4, step = Tile::threads / chunks;
   constexpr int a_count = Tile::rows / step, b_count = Tile::columns / step;
-  static_assert(Tile::rows % step == 0 && Tile::columns % step == 0 && shared_bytes<Tile> <= most_shared_bytes);
+  constexpr int pitch = Arithmetic<Tile>::pitch, floats = stage_floats<Arithmetic<Tile>, Tile>;
+  static_assert(Tile::rows % step == 0 && Tile::columns % step == 0 &&
+                shared_bytes<Arithmetic<Tile>, Tile> <= most_shared_bytes);
   extern __shared__ float4 shared_vectors[];
   float* const shared = reinterpret_cast<float*>(shared_vectors);
   begin_kernel();
@@ -186,21 +186,21 @@ __global__ void __launch_bounds__(Tile::threads, Tile::resident) forward_kernel(
 
   // Stages are filled in order.
   const auto fill = [&](int stage) {
-    float* const a_to = shared + stage * stage_floats<Tile> + line * pitch<Tile> + chunk;
-    float* const b_to = a_to + Tile::rows * pitch<Tile>;
+    float* const a_to = shared + stage * floats + line * pitch + chunk;
+    float* const b_to = a_to + Tile::rows * pitch;
     const int down = kh * s.dilation_h, across = kw * s.dilation_w, shift = (down * s.W + across) * s.x_pitch + c;
     const bool summed = k < end;
 #pragma unroll
     for (int i = 0; i < a_count; ++i) {
       const bool inside = summed & (static_cast<unsigned>(top[i] + down) < static_cast<unsigned>(s.H)) &
                           (static_cast<unsigned>(left[i] + across) < static_cast<unsigned>(s.W));
-      copy_async<4, true>(a_to + i * step * pitch<Tile>, x + (inside ? base[i] + shift : 0), inside);
+      copy_async<4, true>(a_to + i * step * pitch, x + (inside ? base[i] + shift : 0), inside);
     }
 #pragma unroll
     for (int i = 0; i < b_count; ++i) {
       const int o = line + i * step;
       const bool inside = summed & (first_column + o < s.O);
-      copy_async<4, true>(b_to + i * step * pitch<Tile>, weight + (inside ? o * s.length + k : 0), inside);
+      copy_async<4, true>(b_to + i * step * pitch, weight + (inside ? o * s.length + k : 0), inside);
     }
     k += depth;
     for (c += depth; c >= s.C; c -= s.C)
@@ -225,8 +225,8 @@ __global__ void __launch_bounds__(Tile::threads, Tile::resident) forward_kernel(
     __syncthreads();
     if (at + stages - 1 < steps) fill((at + stages - 1) % stages);
     commit_copies();
-    const float* const stage = shared + at % stages * stage_floats<Tile>;
-    product.add(stage, stage + Tile::rows * pitch<Tile>);
+    const float* const stage = shared + at % stages * floats;
+    product.add(stage, stage + Tile::rows * pitch);
   }
 
   const int first_channel = group * s.O;
@@ -334,10 +334,11 @@ void run_implicit(const Context& context, const Problem& problem, const Arrays& 
         .per_split = static_cast<int>(ceil_div(ceil_div(sizes.length, plan.split), Tile::depth)) * Tile::depth,
         .activation = problem.activation,
         .fours = aligned<4>(static_cast<const float*>(arrays.y)) && problem.y_channels % 4 == 0};
-    const auto kernel = problem.tensor_cores() ? forward_kernel<TensorCores, Tile> : forward_kernel<MultiplyAdds, Tile>;
+    const bool rounds = problem.tensor_cores();
+    const auto kernel = rounds ? forward_kernel<TensorCores, Tile> : forward_kernel<MultiplyAdds, Tile>;
     const std::int64_t blocks = ceil_div(sizes.positions, Tile::rows) * tiles_n * plan.split;
     Grid grid(dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(problem.groups)), Tile::threads,
-              shared_bytes<Tile>);
+              rounds ? shared_bytes<TensorCores<Tile>, Tile> : shared_bytes<MultiplyAdds<Tile>, Tile>);
     grid.cluster = static_cast<unsigned>(plan.split);
     launch(context, grid, kernel, p);
   });
