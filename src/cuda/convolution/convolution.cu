@@ -5,6 +5,7 @@
 #include "cuda/convolution/depthwise.cuh"
 #include "cuda/convolution/engines.cuh"
 #include "cuda/convolution/grouped.cuh"
+#include "cuda/convolution/rule.cuh"
 #include "cuda/cuda.hpp"
 #include "cuda/elements.cuh"
 #include "cuda/elementwise.cuh"
@@ -119,8 +120,9 @@ bool runs_channels_last(const Context& context, const Conv2d& shape) {
   const bool whole_lanes = O % engine_lanes == 0 && (C % engine_lanes == 0 || (shape.groups == 1 && C <= 4));
   if (shape.groups > 1 && (!whole_lanes || shape.groups > most_engine_groups)) return false;
   // Small planes with other channel counts are faster whole, channels first.
+  const bool whole_planes = !whole_lanes && suits_planes(problem_of(context, Pass::forward, shape, Element::float32));
   for (const Algorithm* direct : {&direct_forward, &direct_tensor_forward_first, &direct_tensor_forward_last})
-    if (!whole_lanes && fits(Pass::forward, *direct, Layout::channels_first)) return false;
+    if (whole_planes && fits(Pass::forward, *direct, Layout::channels_first)) return false;
   if (whole_lanes && has_engines()) return true;
   // Our implicit products may be the only candidates.
   const auto either = [&](Pass pass, const Algorithm& first, const Algorithm& last) {

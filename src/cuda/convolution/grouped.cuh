@@ -2,6 +2,7 @@
 // Channels-last convolutions with many groups of few channels each: a thread has a strip of adjacent outputs of a
 // group, and weights are in shared memory.
 
+#include "cuda/convolution/rule.cuh"
 #include "cuda/convolution/strips.cuh"
 
 namespace tern::cuda::convolution::grouped {
@@ -18,6 +19,9 @@ Groups groups_of(const Problem& problem);
 bool fits(const Problem& problem);
 /// Groups so narrow that tiles of a product are mostly empty.
 bool is_narrow(const Conv2d& shape);
-inline bool fits_narrow(const Problem& problem) { return is_narrow(problem) && fits(problem); }
+/// Those for which this is faster nevertheless.
+inline bool fits_narrow(const Problem& problem) {
+  return is_narrow(problem) && fits(problem) && !strips_are_slower(problem);
+}
 
 }  // namespace tern::cuda::convolution::grouped

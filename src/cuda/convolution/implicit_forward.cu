@@ -9,6 +9,7 @@
 #include "cuda/convolution/algorithms.cuh"
 #include "cuda/convolution/engines.cuh"
 #include "cuda/convolution/implicit.cuh"
+#include "cuda/convolution/rule.cuh"
 
 namespace tern::cuda::convolution {
 namespace {
@@ -80,23 +81,22 @@ struct TensorCores {
     return *reinterpret_cast<const Pack<std::uint32_t, 4>*>(factor + (line + quad) * pitch + place * 4);
   }
   __device__ __forceinline__ void add(const float* a, const float* b) {
-    Pack<std::uint32_t, 4> left[blocks_m][2];
+    Pack<std::uint32_t, 4> left[blocks_m][2], right[blocks_n];
 #pragma unroll
     for (int m = 0; m < blocks_m; ++m)
 #pragma unroll
       for (int half = 0; half < 2; ++half) left[m][half] = four_of(a, in_m + m * 16 + half * 8);
 #pragma unroll
-    for (int n = 0; n < blocks_n; ++n) {
-      const Pack<std::uint32_t, 4> right = four_of(b, in_n + n * 8);
+    for (int n = 0; n < blocks_n; ++n) right[n] = four_of(b, in_n + n * 8);
 #pragma unroll
-      for (int k = 0; k < 4; k += 2)
+    for (int k = 0; k < 4; k += 2)  // the same sums are as far apart as possible
+#pragma unroll
+      for (int n = 0; n < blocks_n; ++n)
 #pragma unroll
         for (int m = 0; m < blocks_m; ++m) {
-          const auto &upper = left[m][0].value, &lower = left[m][1].value;
-          multiply_add(sums[m][n], {upper[k], lower[k], upper[k + 1], lower[k + 1]},
-                       {right.value[k], right.value[k + 1]});
+          const auto &upper = left[m][0].value, &lower = left[m][1].value, &other = right[n].value;
+          multiply_add(sums[m][n], {upper[k], lower[k], upper[k + 1], lower[k + 1]}, {other[k], other[k + 1]});
         }
-    }
   }
   template <class Body>
   __device__ __forceinline__ void each(const Body& body) const {
@@ -245,14 +245,15 @@ __global__ void __launch_bounds__(Tile::threads, Tile::resident) forward_kernel(
 
 using Wide = ImplicitTile<128, 128, 2, 2, 16, 3, 2>;
 using Medium = ImplicitTile<128, 64, 4, 1, 16, 3, 3>;
-using Slim = ImplicitTile<128, 32, 4, 1, 16, 3, 4>;
-using Small = ImplicitTile<64, 64, 4, 2, 16, 4, 3>;
+using Slim = ImplicitTile<128, 32, 4, 1, 16, 5, 4>;
+using Small = ImplicitTile<64, 64, 4, 2, 16, 6, 3>;
 
 /// The tile, and how many blocks share its sum.
 enum class Shape : std::uint8_t { wide, medium, slim, small };
 struct Plan {
   Shape shape = Shape::small;
   int split = 1;
+  double cycles = 0;
 };
 
 template <class Body>
@@ -282,7 +283,8 @@ double cycles(const Problem& problem, int split, double rate) {
   const auto stages = static_cast<double>(ceil_div(ceil_div(length, split), Tile::depth));
   const double full = std::min(1.0, together * Tile::warps / whole_rate_warps);
   const double work = on_busiest * stages * Tile::rows * Tile::columns * Tile::depth / (rate * full);
-  return std::max(work, on_busiest / together * stages * stage_cycles) + in_and_out + (split > 1 ? exchange : 0);
+  const double rounds = on_busiest / together;
+  return std::max(work, rounds * stages * stage_cycles) + rounds * in_and_out + (split > 1 ? exchange : 0);
 }
 
 Plan choose_plan(const Problem& problem) {
@@ -290,19 +292,22 @@ Plan choose_plan(const Problem& problem) {
   constexpr double float_rates[] = {110, 105, 90, 75}, tf32_rates[] = {250, 220, 160, 130};
   const double* const rates = problem.tensor_cores() ? tf32_rates : float_rates;
   Plan best;
-  double best_cycles = 0;
   for (const Shape shape : {Shape::wide, Shape::medium, Shape::slim, Shape::small})
     for (int split = 1; split <= (card().overlap ? 8 : 1); split *= 2) {
       const double time = with_tile(
           shape, [&]<class Tile>(Tile) { return cycles<Tile>(problem, split, rates[static_cast<int>(shape)]); });
-      if (best_cycles > 0 && time >= best_cycles) continue;
-      best = {shape, split};
-      best_cycles = time;
+      if (best.cycles == 0 || time < best.cycles) best = {shape, split, time};
     }
   return best;
 }
+Plan plan_of(const Problem& problem) {
+  struct Rule;
+  return remembered<Rule>(problem, [&] { return choose_plan(problem); });
+}
 
 }  // namespace
+
+double implicit_time(const Problem& engine) { return plan_of(engine).cycles / card().clock; }
 
 bool implicit_fits(const Problem& problem) {
   // Places in the arrays are counted in 32 bits.
@@ -319,8 +324,7 @@ namespace {
 
 void run_implicit(const Context& context, const Problem& problem, const Arrays& arrays) {
   const Sizes sizes = sizes_of(problem);
-  struct Rule;
-  const Plan plan = remembered<Rule>(problem, [&] { return choose_plan(problem); });
+  const Plan plan = plan_of(problem);
   with_tile(plan.shape, [&]<class Tile>(Tile) {
     const std::int64_t tiles_n = ceil_div(sizes.O, Tile::columns);
     const Forward p{
@@ -381,19 +385,26 @@ bool grad_x_fits(const Problem& requested) {
 
 // In strict float32 the library's engines need channels first, and rearrange inputs and outputs; the newest ones read
 // TF32 factors faster if both are contiguous along the sum.
-bool before_library(const Problem& requested) { return !requested.tensor_cores() || !has_engines(); }
+bool before_library(const Problem& requested, const Problem& engine) {
+  if (!requested.tensor_cores() || !has_engines()) return true;
+  return requested.precision == Precision::tf32 && starves_library(engine) && prefers_implicit(engine, engine);
+}
+template <bool first>
+bool forward_in_order(const Problem& requested) {
+  return forward_fits(requested) && before_library(requested, forward_task(requested).packed) == first;
+}
+template <bool first>
+bool grad_x_in_order(const Problem& requested) {
+  return grad_x_fits(requested) && before_library(requested, grad_x_task(requested).problem()) == first;
+}
 
 constexpr auto named = "implicit";
 
 }  // namespace
 
-const Algorithm implicit_forward_first = Around<forward_task, Implicit>::algorithm(
-    named, [](const Problem& requested) { return before_library(requested) && forward_fits(requested); });
-const Algorithm implicit_forward_last = Around<forward_task, Implicit>::algorithm(
-    named, [](const Problem& requested) { return !before_library(requested) && forward_fits(requested); });
-const Algorithm implicit_grad_x_first = Around<grad_x_task, Implicit>::algorithm(
-    named, [](const Problem& requested) { return before_library(requested) && grad_x_fits(requested); });
-const Algorithm implicit_grad_x_last = Around<grad_x_task, Implicit>::algorithm(
-    named, [](const Problem& requested) { return !before_library(requested) && grad_x_fits(requested); });
+const Algorithm implicit_forward_first = Around<forward_task, Implicit>::algorithm(named, forward_in_order<true>);
+const Algorithm implicit_forward_last = Around<forward_task, Implicit>::algorithm(named, forward_in_order<false>);
+const Algorithm implicit_grad_x_first = Around<grad_x_task, Implicit>::algorithm(named, grad_x_in_order<true>);
+const Algorithm implicit_grad_x_last = Around<grad_x_task, Implicit>::algorithm(named, grad_x_in_order<false>);
 
 }  // namespace tern::cuda::convolution

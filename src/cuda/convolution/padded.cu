@@ -5,8 +5,11 @@
 
 #include "cuda/convolution/algorithms.cuh"
 #include "cuda/convolution/engines.cuh"
+#include "cuda/convolution/grouped.cuh"
+#include "cuda/convolution/implicit.cuh"
 #include "cuda/convolution/packed.cuh"
 #include "cuda/convolution/planes.cuh"
+#include "cuda/convolution/rule.cuh"
 #include "cuda/elementwise.cuh"
 
 namespace tern::cuda::convolution {
@@ -16,54 +19,60 @@ namespace {
 
 /// The channels of a group, real and padded, and how the caller's array holds them.
 struct Channels {
-  int real, padded, groups, area;
+  int real;
+  Divisor<std::uint32_t> padded;
+  std::int64_t lanes;  ///< the same number
+  int groups, area;
   std::int64_t pitch;  ///< elements from one position to the next; 0: channels first
 };
 
 constexpr int side = 32, lines = 8, tall = 2 * side;
 
-/// Each block moves 64 positions by 32 channels of a group between the caller's array and [N, area, groups, padded]. On
-/// the way back a number passes through `finish`, with its channel.
+/// Each block moves 64 positions by 32 lanes between the caller's array and [N, area, groups, padded]. On the way back
+/// a number passes through `finish`, with its channel.
 template <bool back, class Finish>
 __global__ void __launch_bounds__(side* lines)
     regroup_kernel(float* to, const float* from, const __grid_constant__ Channels s, const Finish finish) {
-  __shared__ float tile[side][tall + 1];  // [channel][position]
+  __shared__ float tile[side][tall + 1];  // [lane][position]
   constexpr int each_thread = side * tall / (side * lines);
   begin_kernel();
   const int x = static_cast<int>(threadIdx.x), y = static_cast<int>(threadIdx.y);
-  const int first_p = static_cast<int>(blockIdx.x) * tall, first_c = static_cast<int>(blockIdx.y) * side;
-  const int n = static_cast<int>(blockIdx.z) / s.groups, group = static_cast<int>(blockIdx.z) % s.groups;
-  const auto own = [&](int p, int c) {
-    const std::int64_t channel = static_cast<std::int64_t>(group) * s.real + c;
+  const int first_p = static_cast<int>(blockIdx.x) * tall, first_lane = static_cast<int>(blockIdx.y) * side;
+  const int n = static_cast<int>(blockIdx.z), lanes = s.groups * static_cast<int>(s.padded.value());
+  /// The caller's channel of a lane; -1: there is none.
+  const auto channel_of = [&](int lane) {
+    int group, c;
+    s.padded.split(lane, group, c);
+    return lane < lanes && c < s.real ? group * s.real + c : -1;
+  };
+  const auto own = [&](int p, int channel) {
     return s.pitch == 0 ? (static_cast<std::int64_t>(n) * s.groups * s.real + channel) * s.area + p
                         : (static_cast<std::int64_t>(n) * s.area + p) * s.pitch + channel;
   };
-  const auto lane = [&](int p, int c) {
-    return ((static_cast<std::int64_t>(n) * s.area + p) * s.groups + group) * s.padded + c;
-  };
-  // visit(number, position, channel) for what is in the image, with neighbours in x along channels or positions.
-  const auto each = [&](bool along_channels, const auto& visit) {
+  const auto in_lanes = [&](int p, int lane) { return (static_cast<std::int64_t>(n) * s.area + p) * lanes + lane; };
+  // visit(number, position, lane) for what is in the image, with neighbours in x along lanes or positions.
+  const auto each = [&](bool along_lanes, const auto& visit) {
 #pragma unroll
     for (int i = 0; i < each_thread; ++i) {
-      const int c = along_channels ? x : y + i % (side / lines) * lines;
-      const int p = along_channels ? y + i * lines : x + i / (side / lines) * side;
-      if (first_p + p < s.area) visit(i, p, c);
+      const int lane = along_lanes ? x : y + i % (side / lines) * lines;
+      const int p = along_lanes ? y + i * lines : x + i / (side / lines) * side;
+      if (first_p + p < s.area) visit(i, p, lane);
     }
   };
   const bool last = s.pitch != 0;
   float held[each_thread];  // all loads are in flight together
-  each(back || last, [&](int i, int p, int c) {
-    const std::int64_t at = back ? lane(first_p + p, first_c + c) : own(first_p + p, first_c + c);
-    held[i] = first_c + c < s.real ? from[at] : 0.0f;
+  each(back || last, [&](int i, int p, int lane) {
+    const int channel = channel_of(first_lane + lane);
+    held[i] = channel < 0 ? 0.0f : from[back ? in_lanes(first_p + p, first_lane + lane) : own(first_p + p, channel)];
   });
-  each(back || last, [&](int i, int p, int c) { tile[c][p] = held[i]; });
+  each(back || last, [&](int i, int p, int lane) { tile[lane][p] = held[i]; });
   __syncthreads();
-  each(!back || last, [&](int, int p, int c) {
-    const int channel = first_c + c;
+  each(!back || last, [&](int, int p, int lane) {
     if constexpr (back) {
-      if (channel < s.real) to[own(first_p + p, channel)] = finish(tile[c][p], group * s.real + channel);
+      const int channel = channel_of(first_lane + lane);
+      if (channel >= 0) to[own(first_p + p, channel)] = finish(tile[lane][p], channel);
     } else {
-      if (channel < s.padded) to[lane(first_p + p, channel)] = tile[c][p];
+      if (first_lane + lane < lanes) to[in_lanes(first_p + p, first_lane + lane)] = tile[lane][p];
     }
   });
 }
@@ -82,8 +91,9 @@ struct Epilogue {
 template <bool back, class Finish>
 void regroup(const Context& context, float* to, const float* from, const Channels& s, std::int64_t N,
              const Finish& finish) {
-  const dim3 blocks(static_cast<unsigned>(ceil_div(s.area, tall)), static_cast<unsigned>(ceil_div(s.padded, side)),
-                    static_cast<unsigned>(N * s.groups));
+  const std::int64_t lanes = s.groups * s.lanes;
+  const dim3 blocks(static_cast<unsigned>(ceil_div(s.area, tall)), static_cast<unsigned>(ceil_div(lanes, side)),
+                    static_cast<unsigned>(N));
   launch(context, Grid(blocks, dim3(side, lines)), regroup_kernel<back, Finish>, to, from, s, finish);
 }
 
@@ -119,42 +129,30 @@ void copy_weight(const Context& context, float* to, const float* from, const Pro
 
 // ---- the problem with lanes ----
 
-// The preferred first. Only implicit products divide long sums among blocks, where tiles are few.
-constexpr std::array few_forward{&implicit_forward_first, &implicit_forward_last, &library_forward, &product_forward};
-constexpr std::array few_to_image{&implicit_grad_x_first, &implicit_grad_x_last, &flipped_grad_x, &library_grad_x};
+// The preferred first; the others where our implicit product is clearly faster.
+constexpr std::array own_forward{&implicit_forward_first, &implicit_forward_last, &library_forward, &product_forward};
+constexpr std::array own_to_image{&implicit_grad_x_first, &implicit_grad_x_last, &flipped_grad_x, &library_grad_x};
 constexpr std::array forward{&implicit_forward_first, &library_forward, &product_forward, &implicit_forward_last};
 constexpr std::array to_image{&implicit_grad_x_first, &flipped_grad_x, &implicit_grad_x_last, &library_grad_x};
 constexpr std::array to_weight{&implicit_grad_weight, &library_grad_weight};
 using List = Candidates<Problem, Arrays>;
 
-bool has_few_tiles(const Problem& p) {
-  constexpr std::int64_t rows = 128, columns = 64, long_sum = 2048;
-  const bool back = p.pass == Pass::grad_x;
-  const std::int64_t positions = back ? p.N * p.H * p.W : p.positions();
-  const std::int64_t written = back ? p.C : p.O, summed = back ? p.O : p.C;
-  return 2 * ceil_div(positions, rows) * ceil_div(written, columns) < card().multiprocessors &&
-         summed / p.groups * p.KH * p.KW >= long_sum;
-}
-List list_of(const Problem& p) {
-  if (p.pass == Pass::grad_weight) return to_weight;
-  const bool few = has_few_tiles(p);
-  if (p.pass == Pass::forward) return few ? List(few_forward) : List(forward);
-  return few ? List(few_to_image) : List(to_image);
-}
-
-std::int64_t in_lanes(const Problem& p, std::int64_t channels, std::int64_t lanes) {
-  return p.groups * ceil_div(channels / p.groups, lanes) * lanes;
-}
 /// Engines need lanes of 8.
 Problem with_lanes(const Problem& p, bool of_engines) {
-  const std::int64_t lanes = of_engines && p.tensor_cores() ? engine_lanes : 4;
-  Problem inner = p;
-  inner.layout = Layout::channels_last;
-  inner.C = inner.x_channels = in_lanes(p, p.C, lanes), inner.O = inner.y_channels = in_lanes(p, p.O, lanes);
+  Problem inner = in_lanes(p, of_engines && p.tensor_cores() ? engine_lanes : 4);
   inner.activation = Activation::none;
   inner.inputs = {256, 256, 256, 0}, inner.gradients = {};
   if (p.precision == Precision::bf16) inner.precision = Precision::tf32;
   return inner;
+}
+/// The forward pass of an engine that runs it.
+Problem engine_of(const Problem& inner) { return inner.pass == Pass::grad_x ? flipped(inner) : inner; }
+
+List list_of(const Problem& p) {
+  if (p.pass == Pass::grad_weight) return to_weight;
+  const bool own = prefers_implicit(engine_of(with_lanes(p, false)), engine_of(with_lanes(p, true)));
+  if (p.pass == Pass::forward) return own ? List(own_forward) : List(forward);
+  return own ? List(own_to_image) : List(to_image);
 }
 
 /// The problem that the algorithm of a plan runs: the plan is its place in the list.
@@ -198,8 +196,9 @@ void run(Context& context, const Problem& p, const Arrays& arrays, int plan, voi
   const Workspace in(chosen, block);
   const auto channels = [&](std::int64_t real, std::int64_t padded, std::int64_t area, std::int64_t pitch) {
     const auto of_group = [&](std::int64_t count) { return static_cast<int>(count / p.groups); };
-    return Channels{of_group(real), of_group(padded), static_cast<int>(p.groups), static_cast<int>(area),
-                    p.channels_last() ? pitch : 0};
+    return Channels{of_group(real),         Divisor<std::uint32_t>(padded / p.groups),
+                    padded / p.groups,      static_cast<int>(p.groups),
+                    static_cast<int>(area), p.channels_last() ? pitch : 0};
   };
   const auto floats = [](void* array) { return static_cast<float*>(array); };
   const Channels of_x = channels(p.C, inner.C, p.H * p.W, p.x_channels),
@@ -223,7 +222,7 @@ bool fits(const Problem& p) {
   constexpr std::int64_t most = std::int64_t{1} << 31, most_layers = 65535;
   if (p.element != Element::float32 || p.stored != Element::float32 || p.pools || p.C == 0 || card().code < 80)
     return false;
-  if (p.N * p.groups > most_layers || p.weights() >= most || p.H * p.W >= most || p.OH * p.OW >= most) return false;
+  if (p.N > most_layers || p.weights() >= most || p.H * p.W >= most || p.OH * p.OW >= most) return false;
   return with_lanes(p, true).weights() < most && next_plan(p, -1) >= 0;
 }
 
@@ -232,22 +231,35 @@ std::int64_t engine_lanes_of(const Problem& p) {
   return p.tensor_cores() && has_engines() && p.groups <= most_engine_groups ? engine_lanes : 4;
 }
 
-/// Large problems without lanes, but for a few channels of many groups, and for planes that a kernel of their own
-/// takes.
+/// Groups, channels last: not where strips or an implicit product take them as they are.
+bool pays_in_groups(const Problem& p) {
+  const bool narrow = grouped::fits_narrow(p);
+  if (narrow || !p.channels_last() || p.C / p.groups % 4 != 0 || p.O / p.groups % 4 != 0) return !narrow;
+  if (!has_engines() || p.groups > most_engine_groups) return false;
+  Problem own = in_lanes(p, 4), engine = with_lanes(p, true);
+  own.pass = engine.pass = Pass::forward;
+  return !implicit_fits(own) || library_time(engine) + copies_time(p, engine) < implicit_time(own);
+}
+
+/// Large problems without lanes, or with long sums, but for planes that a kernel of their own takes.
 bool pays(const Problem& p) {
-  constexpr double least = 1e7;                          // multiply-adds
+  constexpr double least = 1e7, least_long = 1e6;  // multiply-adds
+  constexpr std::int64_t long_sum = 512;
   if (p.channels_last() && p.groups == 1) return false;  // its algorithms fill the lanes of x themselves
   const std::int64_t C = p.C / p.groups, O = p.O / p.groups, lanes = engine_lanes_of(p);
-  if ((C % lanes == 0 && O % lanes == 0) || (p.groups > 1 && std::min(C, O) < 8)) return false;
+  if (C % lanes == 0 && O % lanes == 0) return false;
   const auto work = [](const Problem& q) {
     return static_cast<double>(q.outputs()) * static_cast<double>(q.C / q.groups * q.KH * q.KW);
   };
   const double waste = work(with_lanes(p, true)) / work(p);
-  if (work(p) < least || (!p.tensor_cores() && waste > 2)) return false;
+  const std::int64_t summed =
+      p.pass == Pass::grad_weight ? p.positions() : p.KH * p.KW * (p.pass == Pass::forward ? C : O);
+  if (work(p) < (summed >= long_sum ? least_long : least) || (!p.tensor_cores() && waste > 2)) return false;
+  if (p.groups > 1 && !pays_in_groups(p)) return false;
   const Algorithm* const planes[][2]{{&direct_forward, &direct_tensor_forward_last},
                                      {&direct_grad_x, &direct_tensor_grad_x_last},
                                      {&direct_grad_weight, &direct_tensor_grad_weight}};
-  if (!p.channels_last())
+  if (!p.channels_last() && suits_planes(p))
     for (const Algorithm* const direct : planes[p.pass == Pass::forward ? 0 : p.pass == Pass::grad_x ? 1 : 2])
       if (direct->fits(p)) return false;
   return true;

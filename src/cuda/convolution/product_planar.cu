@@ -249,16 +249,18 @@ bool fits(const Problem& p) {
 
 /// Against transposed copies around a product by a library, which multiplies faster. Microseconds on an H200.
 bool pays(const Problem& p) {
-  constexpr double bytes_rate = 3e6, copies_rate = 2.5e6, product_rate = 55e6, library_rate = 150e6, launches = 12;
+  constexpr double bytes_rate = 3e6, copies_rate = 2.5e6, product_rate = 22e6, library_rate = 150e6, stage = 0.35,
+                   launch = 4, launches = 12;
   const Sizes s = sizes_of(p);
+  const auto whole = [](std::int64_t count, std::int64_t of) { return ceil_div(count, of) * of; };
   const auto bytes = static_cast<double>(p.images() + p.outputs()) * sizeof(float);
-  const auto work = [&](double rows, double columns) {
-    return static_cast<double>(p.N) * rows * columns * static_cast<double>(s.k);
-  };
-  const auto whole = [](std::int64_t count, std::int64_t of) { return static_cast<double>(ceil_div(count, of) * of); };
-  const double here = std::max(bytes / bytes_rate, work(whole(s.rows, 32), whole(s.columns, 64)) / product_rate);
-  const double there = 3 * bytes / copies_rate + launches +
-                       work(static_cast<double>(s.rows), static_cast<double>(s.columns)) / library_rate;
+  const double singly = p.H * p.W % 4 == 0 ? 1 : 2;  // elements are copied one by one
+  const auto work = static_cast<double>(p.N * whole(s.rows, 32) * whole(s.columns, 64) * whole(s.k, depth));
+  const auto slices = static_cast<double>(p.pass == Pass::grad_weight ? slices_of(p) : p.N);
+  const double waits = static_cast<double>(p.N * ceil_div(s.k, depth)) / slices * stage;
+  const double here = singly * std::max({bytes / bytes_rate, work / product_rate, waits}) + launch;
+  const double there =
+      3 * bytes / copies_rate + launches + static_cast<double>(p.outputs()) * static_cast<double>(p.C) / library_rate;
   return here < there;
 }
 bool fits_first(const Problem& p) { return fits(p) && pays(p); }

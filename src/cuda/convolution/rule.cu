@@ -1,0 +1,85 @@
+#include <algorithm>
+
+#include "cuda/convolution/engines.cuh"
+#include "cuda/convolution/implicit.cuh"
+#include "cuda/convolution/rule.cuh"
+
+namespace tern::cuda::convolution {
+namespace {
+
+double multiply_adds(const Problem& p) {
+  return static_cast<double>(p.outputs()) * static_cast<double>(p.C / p.groups * p.KH * p.KW);
+}
+
+/// Elements of an output's sum.
+std::int64_t sum_of(const Problem& p) { return p.KH * p.KW * (p.C / p.groups); }
+/// Of a group.
+std::int64_t library_tiles(const Problem& p) {
+  const std::int64_t O = p.O / p.groups;
+  return ceil_div(p.positions(), 128) * ceil_div(O, O <= 64 ? 64 : 128);
+}
+
+}  // namespace
+
+double library_time(const Problem& engine) {
+  constexpr std::int64_t row = 128;
+  constexpr double launch = 5;
+  const std::int64_t O = engine.O / engine.groups, tiles = library_tiles(engine);
+  // Per element of the sum, while each multiprocessor has a tile. Slices of the channels are slower.
+  const double each = engine.groups > 1           ? 0.015
+                      : O <= 32                   ? 0.018
+                      : O <= 64                   ? 0.009
+                      : engine.positions() <= row ? 0.007
+                                                  : 0.005;
+  const auto waves = static_cast<double>(ceil_div(tiles, card().multiprocessors));
+  return static_cast<double>(engine.groups) * (waves * static_cast<double>(sum_of(engine)) * each + launch);
+}
+
+bool prefers_implicit(const Problem& own, const Problem& library) {
+  const double clearly = own.groups > 1 ? 1.25 : own.O <= 32 ? 1.3 : 1.5;
+  return clearly * implicit_time(own) < library_time(library);
+}
+
+bool starves_library(const Problem& engine) {
+  constexpr std::int64_t long_sum = 4096, longest = 20000, row = 128;
+  if (engine.groups > 1) return true;
+  if (sum_of(engine) < (engine.positions() <= row ? long_sum / 2 : long_sum)) return false;
+  return 2 * library_tiles(engine) <= card().multiprocessors || sum_of(engine) >= longest;
+}
+
+double copies_time(const Problem& p, const Problem& lanes) {
+  constexpr double rate = 3e6, launches = 10;
+  const auto floats = static_cast<double>(p.images() + p.outputs() + 2 * (lanes.images() + lanes.outputs()));
+  return floats * sizeof(float) / rate + launches;
+}
+
+Problem in_lanes(const Problem& p, std::int64_t lanes) {
+  const auto of = [&](std::int64_t channels) { return p.groups * ceil_div(channels / p.groups, lanes) * lanes; };
+  Problem whole = p;
+  whole.layout = Layout::channels_last;
+  whole.C = whole.x_channels = of(p.C), whole.O = whole.y_channels = of(p.O);
+  return whole;
+}
+
+bool suits_planes(const Problem& p) {
+  constexpr std::int64_t few = 64, summed_channels = 128;
+  constexpr double most = 6e8;
+  if (std::max(p.C, p.O) <= few) return true;
+  const std::int64_t summed = p.pass == Pass::forward ? p.C : p.pass == Pass::grad_x ? p.O : 0;
+  return multiply_adds(p) <= most && summed <= summed_channels;
+}
+
+bool strips_are_slower(const Problem& p) {
+  constexpr double uncertain = 1.5, step = 0.19;
+  const bool fours = p.C / p.groups % 4 == 0 && p.O / p.groups % 4 == 0;
+  const double work = multiply_adds(p);
+  const double rate = !fours ? (work > 2e8 ? 0.5e6 : 1e6) : p.KH == 3 && p.KW == 3 ? 10e6 : 6e6;
+  const auto steps = static_cast<double>(p.C / p.groups * p.KH * p.KW / (fours ? 4 : 1));
+  const double strips = std::max(work / rate, steps * step);
+  Problem whole = in_lanes(p, 4);
+  whole.pass = Pass::forward;
+  if (!implicit_fits(whole)) return false;
+  return uncertain * implicit_time(whole) + (fours ? 0 : copies_time(p, whole)) < strips;
+}
+
+}  // namespace tern::cuda::convolution

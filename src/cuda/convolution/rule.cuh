@@ -1,0 +1,30 @@
+#pragma once
+// Rough times, in microseconds, by which lists of algorithms are ordered: arithmetic on sizes, fitted to an H200.
+
+#include "cuda/convolution/problem.cuh"
+
+namespace tern::cuda::convolution {
+
+/// A forward pass with lanes, channels last: by our implicit product (implicit_forward.cu), and by cuDNN's first
+/// proposal.
+double implicit_time(const Problem& engine);
+double library_time(const Problem& engine);
+/// Whether the former clearly is shorter; both may have other lanes.
+bool prefers_implicit(const Problem& own, const Problem& library);
+/// Whether cuDNN leaves much of the card idle: it takes groups one after the other, and rarely divides long sums among
+/// blocks where tiles are few.
+bool starves_library(const Problem& engine);
+
+/// Copies of images from `p` to `lanes`, whose channels differ, around a pass.
+double copies_time(const Problem& p, const Problem& lanes);
+
+/// The channels of each group rounded up to `lanes`.
+Problem in_lanes(const Problem& p, std::int64_t lanes);
+
+/// Whether kernels that keep small planes whole (direct*.cu) are faster than others. They are made for few channels.
+bool suits_planes(const Problem& p);
+
+/// Whether strips of few channels per group (grouped*.cu) are slower than an implicit product, channels last.
+bool strips_are_slower(const Problem& p);
+
+}  // namespace tern::cuda::convolution
