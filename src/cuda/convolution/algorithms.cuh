@@ -66,5 +66,8 @@ extern const Algorithm library_grad_weight, library_grad_weight_in_place;
 extern const Algorithm product_forward_bf16, product_forward, product_grad_x;
 // Windows that do not overlap, of few channels, are written out for such a product (im2col.cu).
 extern const Algorithm im2col_forward;
+// Long sums of few positions likewise, in the order of the weight (patches.cu); `first` where engines leave the card
+// idle.
+extern const Algorithm patches_forward_first, patches_forward_last;
 
 }  // namespace tern::cuda::convolution

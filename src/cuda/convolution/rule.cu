@@ -26,11 +26,12 @@ double library_time(const Problem& engine) {
   constexpr double launch = 5;
   const std::int64_t O = engine.O / engine.groups, tiles = library_tiles(engine);
   // Per element of the sum, while each multiprocessor has a tile. Slices of the channels are slower.
-  const double each = engine.groups > 1           ? 0.015
-                      : O <= 32                   ? 0.018
-                      : O <= 64                   ? 0.009
-                      : engine.positions() <= row ? 0.007
-                                                  : 0.005;
+  const double each = engine.groups > 1                    ? 0.015
+                      : O <= 32                            ? 0.018
+                      : O <= 64                            ? 0.009
+                      : 4 * tiles > card().multiprocessors ? 0.011
+                      : engine.positions() <= row          ? 0.007
+                                                           : 0.005;
   const auto waves = static_cast<double>(ceil_div(tiles, card().multiprocessors));
   return static_cast<double>(engine.groups) * (waves * static_cast<double>(sum_of(engine)) * each + launch);
 }
