@@ -109,12 +109,13 @@ bool runs_channels_last(const Context& context, const Conv2d& shape) {
   for (const Algorithm* direct : {&direct_forward, &direct_tensor_forward_first, &direct_tensor_forward_last})
     if (whole_planes && fits(Pass::forward, *direct, Layout::channels_first)) return false;
   if (whole_lanes && has_engines()) return true;
-  // Our implicit products may be the only candidates.
+  // Our implicit products may be the only candidates; those for the gradient of x have no strides.
   const auto either = [&](Pass pass, const Algorithm& first, const Algorithm& last) {
     return fits(pass, first, Layout::channels_last) || fits(pass, last, Layout::channels_last);
   };
   return either(Pass::forward, implicit_forward_first, implicit_forward_last) &&
-         either(Pass::grad_x, implicit_grad_x_first, implicit_grad_x_last) &&
+         (either(Pass::grad_x, implicit_grad_x_first, implicit_grad_x_last) ||
+          (C % 4 == 0 && either(Pass::grad_x, padded_grad_x_first, padded_grad_x_last))) &&
          fits(Pass::grad_weight, implicit_grad_weight, Layout::channels_last);
 }
 

@@ -175,17 +175,26 @@ __global__ void __launch_bounds__(32 * groups, K == 1 ? 4 : 3)
       activate(on.bias == nullptr ? total : total + *on.bias, on.activation);
 }
 
-/// Adds the images of the chunks, in order.
-__global__ void __launch_bounds__(256) add_chunks_kernel(float* to, const float* partials, int chunks,
-                                                         std::int64_t count, const float* bias, Activation activation) {
+/// Adds the images of the chunks: every groups-th by a warp, then the warps' sums, in order.
+__global__ void __launch_bounds__(32 * groups)
+    add_chunks_kernel(float* to, const float* partials, int chunks, std::int64_t count, const float* bias,
+                      Activation activation) {
+  __shared__ float parts[groups][32];
   begin_kernel();
-  const std::int64_t step = global_threads();
-  for (std::int64_t i = global_thread(); i < count; i += step) {
-    float sum = 0;
+  const std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * 32 + threadIdx.x;
+  float sum = 0;
+  if (at < count) {
 #pragma unroll 8
-    for (int chunk = 0; chunk < chunks; ++chunk) sum += partials[chunk * count + i];
-    to[i] = activate(bias == nullptr ? sum : sum + *bias, activation);
+    for (int chunk = static_cast<int>(threadIdx.y); chunk < chunks; chunk += groups)
+      sum += partials[chunk * count + at];
   }
+  parts[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y != 0 || at >= count) return;
+  float total = 0;
+#pragma unroll
+  for (int i = 0; i < groups; ++i) total += parts[i][threadIdx.x];
+  to[at] = activate(bias == nullptr ? total : total + *bias, activation);
 }
 
 // ---- launches ----
@@ -263,8 +272,8 @@ void run_sum(const Context& context, const Problem& p, const Arrays& arrays, flo
   });
   const std::int64_t count = std::int64_t{walk.images} * walk.at_h * walk.at_w;
   if (chunks > 1)
-    launch(context, Grid(blocks_for(count), 256), add_chunks_kernel, whole.to, partials, static_cast<int>(chunks),
-           count, whole.bias, whole.activation);
+    launch(context, Grid(static_cast<unsigned>(ceil_div(count, 32)), dim3(32, groups)), add_chunks_kernel, whole.to,
+           partials, static_cast<int>(chunks), count, whole.bias, whole.activation);
 }
 
 std::size_t workspace(const Problem& p, int) {
