@@ -121,11 +121,13 @@ __global__ void __launch_bounds__(Tile::threads) planar_product_kernel(const __g
       for (int m = 0; m < blocks_m; ++m)
 #pragma unroll
         for (int i = 0; i < 4; ++i)
-          left[m][i] = __float_as_uint(a[A::place(in_m + m * 16 + quad + i % 2 * 8, at + place + i / 2 * 4)]);
+          left[m][i] =
+              __float_as_uint(rounded_tf32(a[A::place(in_m + m * 16 + quad + i % 2 * 8, at + place + i / 2 * 4)]));
 #pragma unroll
       for (int n = 0; n < blocks_n; ++n)
 #pragma unroll
-        for (int i = 0; i < 2; ++i) right[n][i] = __float_as_uint(b[B::place(in_n + n * 8 + quad, at + place + i * 4)]);
+        for (int i = 0; i < 2; ++i)
+          right[n][i] = __float_as_uint(rounded_tf32(b[B::place(in_n + n * 8 + quad, at + place + i * 4)]));
 #pragma unroll
       for (int m = 0; m < blocks_m; ++m)
 #pragma unroll
