@@ -1,13 +1,11 @@
 #include "cuda/cuda.hpp"
 #include "cuda/elementwise.cuh"
-#include "cuda/rows.cuh"
 #include "cuda/sigmoid.cuh"
+#include "cuda/softmax.cuh"
 #include "tern/kernels/activation.hpp"
 
 namespace tern::cuda {
 namespace {
-
-using kernels::Axis;
 
 // ---- the element functions ----
 
@@ -92,74 +90,6 @@ struct HardswishBackward {
   }
 };
 
-// ---- softmax ----
-
-template <class T, bool Logarithm>
-struct SoftmaxForward {
-  T* out;
-  const T* in;
-  template <class Walk>
-  __device__ void run(const Walk& walk) const {
-    if constexpr (Logarithm) {
-      const Held<Walk, T> held(walk, in);
-      Scalar<T> largest = -infinity<Scalar<T>>(), sum = 0;
-      walk.each([&](int k, std::int64_t i) { largest = ::fmax(largest, held.get(k, i)); });
-      largest = walk.reduce(largest, Largest{});
-      walk.each([&](int k, std::int64_t i) { sum += ::exp(held.get(k, i) - largest); });
-      const Scalar<T> shift = ::log(walk.reduce(sum, Plus{}));
-      walk.each([&](int k, std::int64_t i) { put(out[walk.at(i)], held.get(k, i) - largest - shift); });
-    } else {
-      const SoftmaxRow<Walk, T> row(walk, in);
-      walk.each([&](int k, std::int64_t i) { put(out[walk.at(i)], row.probability(k, i)); });
-    }
-  }
-};
-
-template <class T, bool Logarithm>
-struct SoftmaxBackward {
-  T* grad_in;
-  const T *grad_out, *out;
-  template <class Walk>
-  __device__ void run(const Walk& walk) const {
-    const Held<Walk, T> gradient(walk, grad_out), y(walk, out);
-    Scalar<T> sum = 0;
-    walk.each([&](int k, std::int64_t i) { sum += Logarithm ? gradient.get(k, i) : gradient.get(k, i) * y.get(k, i); });
-    sum = walk.reduce(sum, Plus{});
-    walk.each([&](int k, std::int64_t i) {
-      put(grad_in[walk.at(i)],
-          Logarithm ? gradient.get(k, i) - ::exp(y.get(k, i)) * sum : y.get(k, i) * (gradient.get(k, i) - sum));
-    });
-  }
-};
-
-template <class Shape, class F>
-__global__ void rows_kernel(std::int64_t rows, std::int64_t length, F f) {
-  begin_kernel();
-  const std::int64_t step = global_threads() / Shape::threads;
-  for (std::int64_t row = global_thread() / Shape::threads; row < rows; row += step)
-    f.run(typename Shape::Walk{row * length, length});
-}
-
-template <class F>
-__global__ void columns_kernel(Axis axis, F f) {
-  begin_kernel();
-  for (std::int64_t i = global_thread(); i < axis.outer * axis.inner; i += global_threads())
-    f.run(ColumnWalk{i / axis.inner * axis.length * axis.inner + i % axis.inner, axis.length, axis.inner});
-}
-
-template <class F>
-void along(Context& context, const Axis& axis, F f) {
-  if (axis.outer == 0 || axis.length == 0 || axis.inner == 0) return;
-  if (axis.inner > 1) {
-    launch(context, Grid(blocks_for(axis.outer * axis.inner, 128), 128), columns_kernel<F>, axis, f);
-    return;
-  }
-  with_row(axis.outer, axis.length, [&](auto shape) {
-    using Shape = decltype(shape);
-    launch(context, group_grid<Shape::threads>(axis.outer), rows_kernel<Shape, F>, axis.outer, axis.length, f);
-  });
-}
-
 // ---- the slots ----
 
 template <class F, class T>
@@ -181,26 +111,6 @@ template <class T>
 void leaky_relu_backward(Context& context, T* grad_in, const T* grad_out, const T* in, std::int64_t n,
                          Scalar<T> slope) {
   map(context, n, LeakyReluBackward<Scalar<T>>{slope}, grad_in, grad_out, in);
-}
-
-template <class T>
-void softmax(Context& context, T* out, const T* in, const Axis& axis) {
-  along(context, axis, SoftmaxForward<T, false>{out, in});
-}
-
-template <class T>
-void softmax_backward(Context& context, T* grad_in, const T* grad_out, const T* out, const Axis& axis) {
-  along(context, axis, SoftmaxBackward<T, false>{grad_in, grad_out, out});
-}
-
-template <class T>
-void log_softmax(Context& context, T* out, const T* in, const Axis& axis) {
-  along(context, axis, SoftmaxForward<T, true>{out, in});
-}
-
-template <class T>
-void log_softmax_backward(Context& context, T* grad_in, const T* grad_out, const T* out, const Axis& axis) {
-  along(context, axis, SoftmaxBackward<T, true>{grad_in, grad_out, out});
 }
 
 }  // namespace

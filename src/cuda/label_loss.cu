@@ -45,6 +45,13 @@ struct CrossEntropyGradient {
   }
 };
 
+template <class S>
+__device__ S cross_entropy_of(const Exponentials<S>& row, S logit, S smoothing) {
+  // Neither term is negative: the largest logit alone adds 1 to the sum.
+  const S normaliser = ::log(row.sum), at_label = normaliser + (row.largest - logit);
+  return smoothing == 0 ? at_label : (1 - smoothing) * at_label + smoothing * (normaliser + row.below / row.count);
+}
+
 /// The loss of one row: all threads of its group call `run` and get the same result, from the data that `hold` has
 /// loaded. A label below 0 does not count. Its gradient is multiplied by `scale`; 0 means that the row does not count.
 template <class T>
@@ -57,25 +64,46 @@ struct CrossEntropyRow {
   CrossEntropyGradient<S> gradient;
   __device__ bool has_gradient() const { return grad_logits != nullptr; }
   template <class Walk>
-  __device__ Held<Walk, T> hold(const Walk& walk) const {
+  __device__ HeldElements<Walk, T> hold(const Walk& walk) const {
     return {walk, logits};
   }
   template <class Walk>
-  __device__ S run(const Walk& walk, const Held<Walk, T>& held, std::int64_t label, S scale) const {
+  __device__ S run(const Walk& walk, const HeldElements<Walk, T>& held, std::int64_t label, S scale) const {
     const S logit = label >= 0 ? widened(logits[walk.at(label)]) : S(0);
     const SoftmaxRow<Walk, T> row(walk, held);
     walk.each([&](int k, std::int64_t i) {
       const S probability = row.probability(k, i);
-      probabilities[walk.at(i)] = probability;
+      if (probabilities != nullptr) probabilities[walk.at(i)] = probability;
       if (has_gradient()) put(grad_logits[walk.at(i)], scale == 0 ? S(0) : gradient(scale, probability, i == label));
     });
-    // Neither term is negative: the largest logit alone adds 1 to the sum.
-    const S normaliser = ::log(row.sum), at_label = normaliser + (row.largest - logit);
-    if (smoothing == 0) return at_label;
     S below = 0;
-    walk.each([&](int, std::int64_t i) { below += row.largest - widened(logits[walk.at(i)]); });
-    below = walk.reduce(below, Plus{});
-    return (1 - smoothing) * at_label + smoothing * (normaliser + below / static_cast<S>(walk.length));
+    if (smoothing != 0) {
+      walk.each([&](int, std::int64_t i) { below += row.largest - widened(logits[walk.at(i)]); });
+      below = walk.reduce(below, Plus{});
+    }
+    return cross_entropy_of(Exponentials<S>{row.largest, row.sum, static_cast<S>(walk.length), below}, logit,
+                            smoothing);
+  }
+};
+
+/// The same for a warp, from the exponentials of the row's parts.
+template <class T>
+struct CrossEntropyLongRow {
+  using S = Scalar<T>;
+  const T* logits;
+  const Exponentials<S>* states;  ///< [rows, parts]
+  std::int64_t parts;
+  S smoothing;
+  __device__ bool has_gradient() const { return false; }
+  struct Nothing {};
+  template <class Walk>
+  __device__ Nothing hold(const Walk&) const {
+    return {};
+  }
+  template <class Walk>
+  __device__ S run(const Walk& walk, Nothing, std::int64_t label, S) const {
+    const S logit = label >= 0 ? widened(logits[walk.at(label)]) : S(0);
+    return cross_entropy_of(joined(states, walk.base / walk.length, parts), logit, smoothing);
   }
 };
 
@@ -325,8 +353,8 @@ void cross_entropy_backward(Context& context, T* grad_logits, const Scalar<T>* g
 template <class T>
 void cross_entropy(Context& context, Scalar<T>* loss, Scalar<T>* probabilities, T* grad_logits, const T* logits,
                    const std::int64_t* labels, const CrossEntropy& sizes) {
-  CrossEntropyRow<T> row{probabilities, grad_logits, logits, static_cast<Scalar<T>>(sizes.label_smoothing),
-                         gradient_of(probabilities, sizes)};
+  const auto smoothing = static_cast<Scalar<T>>(sizes.label_smoothing);
+  CrossEntropyRow<T> row{probabilities, grad_logits, logits, smoothing, gradient_of(probabilities, sizes)};
   const auto run = [&](auto shape) {
     const bool together = sizes.reduce != Reduce::mean || blocks_of_cluster<decltype(shape)>(sizes) > 0;
     if (!together) row.grad_logits = nullptr;
@@ -336,8 +364,15 @@ void cross_entropy(Context& context, Scalar<T>* loss, Scalar<T>* probabilities, 
   };
   // If 8 threads per row would fill a block, its instructions take longer than its waits: 3.3 microseconds for 128 rows
   // of ten, compared with 2.9 for 4 threads.
-  sizes.classes <= 16 && sizes.rows > 64 && sizes.rows <= 256 ? run(RowShape<4, 4>{})
-                                                              : with_row(sizes.rows, sizes.classes, run);
+  if (sizes.classes <= 16 && sizes.rows > 64 && sizes.rows <= 256) return run(RowShape<4, 4>{});
+  if (with_row(sizes.rows, sizes.classes, run)) return;
+  const LongRows rows(sizes.rows, sizes.classes);
+  const Scratch states(context, static_cast<std::size_t>(rows.count * rows.parts) * sizeof(Exponentials<Scalar<T>>));
+  auto* const of_parts = states.as<Exponentials<Scalar<T>>>();
+  find_exponentials(context, rows, logits, of_parts, probabilities, smoothing != 0);
+  label_loss<RowShape<32, 0>>(context, loss, labels, sizes,
+                              CrossEntropyLongRow<T>{logits, of_parts, rows.parts, smoothing});
+  if (grad_logits != nullptr) cross_entropy_backward<T>(context, grad_logits, nullptr, probabilities, labels, sizes);
 }
 
 template <class T>

@@ -1,7 +1,6 @@
 // Rows with their own statistics: layer, RMS, group and instance normalisation. A row that fits the registers of a warp
 // or a block is read once, by one kernel. Longer rows are reduced in double and written by a second kernel.
 
-#include "cuda/moments.cuh"
 #include "cuda/row_norm.cuh"
 #include "cuda/row_norm_rows.cuh"
 
@@ -40,19 +39,23 @@ struct Forward {
 
 // ---- rows in registers ----
 
+template <class S>
+struct Statistics {
+  S center, inverse;
+};
+
 /// The statistics of a row whose squares leave T's range: in double.
 template <int Threads, class T>
-__device__ __noinline__ void exact_statistics(const Forward<T>& pass, const T* in, std::int64_t length,
-                                              Scalar<T>& center, Scalar<T>& inverse) {
+__device__ __noinline__ Statistics<Scalar<T>> exact_statistics(const T* in, std::int64_t length, bool centred,
+                                                               double epsilon) {
   using Team = Group<Threads>;
   double sum = 0, squares = 0;
-  for (std::int64_t i = Team::rank(); pass.centred && i < length; i += Threads) sum += widened(in[i]);
+  for (std::int64_t i = Team::rank(); centred && i < length; i += Threads) sum += widened(in[i]);
   const double exact = Team::reduce(sum, Plus{}) / static_cast<double>(length);
   for (std::int64_t i = Team::rank(); i < length; i += Threads)
     squares += (widened(in[i]) - exact) * (widened(in[i]) - exact);
   squares = Team::reduce(squares, Plus{}) / static_cast<double>(length);
-  center = static_cast<Scalar<T>>(exact);
-  inverse = static_cast<Scalar<T>>(1 / ::sqrt(squares + pass.epsilon));
+  return {static_cast<Scalar<T>>(exact), static_cast<Scalar<T>>(1 / ::sqrt(squares + epsilon))};
 }
 
 template <int Threads, int Packs, int V, class T>
@@ -64,7 +67,7 @@ __device__ void normalize_row(const Rows& rows, const Forward<T>& pass, std::int
   const T* const in = pass.x + row * length;
   const std::int64_t first = rows.first_parameter(row);
   // Loaded early, weight and bias arrive while the statistics are computed; many packs need the registers.
-  constexpr bool early = Threads * Packs <= 512 || Packs < 8;
+  constexpr bool early = Packs * V <= 8;
   const auto held = held_row<Threads, Packs, V>(in, length);
   Held<early ? Packs : 1, V, S> scale, shift;
   const auto ask = [&](int k, int i) {
@@ -89,7 +92,10 @@ __device__ void normalize_row(const Rows& rows, const Forward<T>& pass, std::int
   });
   const S variance = Team::reduce(squares, Plus{}) / count;
   S inverse = 1 / ::sqrt(variance + static_cast<S>(pass.epsilon));
-  if (!::isfinite(variance)) exact_statistics<Threads>(pass, in, length, center, inverse);
+  if (!::isfinite(variance)) {
+    const Statistics<S> exact = exact_statistics<Threads>(in, length, pass.centred, pass.epsilon);
+    center = exact.center, inverse = exact.inverse;
+  }
   if (Team::rank() == 0) {
     if (pass.mean != nullptr) pass.mean[row] = center;
     pass.inverse_deviation[row] = inverse;
@@ -102,7 +108,8 @@ __device__ void normalize_row(const Rows& rows, const Forward<T>& pass, std::int
 }
 
 template <int Threads, int Packs, int V, class T>
-__global__ void __launch_bounds__(block_threads<Threads>) normalize_kernel(Rows rows, Forward<T> pass) {
+__global__ void __launch_bounds__(block_threads<Threads>)
+    normalize_kernel(const __grid_constant__ Rows rows, const __grid_constant__ Forward<T> pass) {
   begin_kernel();
   for_rows<Threads>(rows.count, gridDim.x,
                     [&](std::int64_t row) { normalize_row<Threads, Packs, V>(rows, pass, row); });
@@ -127,30 +134,62 @@ struct Widened {
   }
 };
 
+/// Sums of deviations from a value near the mean, and of their squares.
+struct Deviations {
+  double count, origin, sum, squares;
+  __device__ double mean() const { return origin + sum / count; }
+  /// Of squared deviations from the mean.
+  __device__ double central() const {
+    const double rest = squares - sum * (sum / count);
+    return rest < 0 ? 0 : rest;
+  }
+};
+
+/// A thread's origin is its first value.
 template <class T>
-struct RowMoments : MomentsReducer<double> {
+struct RowMoments {
+  using State = Deviations;
   Scalar<T>*mean, *inverse_deviation;
   double epsilon;
   bool centred;
-  using MomentsReducer<double>::add;
-  __device__ void add(State& state, double value, std::int64_t) const { add(state, value); }
+  __device__ State init() const { return {0, 0, 0, 0}; }
+  __device__ void add(State& state, double value, std::int64_t) const { add_pack<1>(state, {value}); }
+  template <int V>
+  __device__ void add_pack(State& state, const Pack<double, V>& pack) const {
+    if (state.count == 0) state.origin = pack.value[0];
+    double sum = 0, squares = 0;
+#pragma unroll
+    for (int lane = 0; lane < V; ++lane) {
+      const double deviation = pack.value[lane] - state.origin;
+      sum += deviation;
+      squares += deviation * deviation;
+    }
+    state.count += V, state.sum += sum, state.squares += squares;
+  }
+  __device__ State operator()(const State& a, const State& b) const {
+    if (b.count == 0) return a;
+    if (a.count == 0) return b;
+    const double count = a.count + b.count, mean_a = a.mean(), delta = b.mean() - mean_a, part = b.count / count;
+    return {count, mean_a + delta * part, 0, a.central() + b.central() + delta * delta * (a.count * part)};
+  }
   __device__ void store(std::int64_t row, const State& state) const {
-    if (mean != nullptr) mean[row] = static_cast<Scalar<T>>(state.mean);
-    const double squares = state.squares / state.count + (centred ? 0 : state.mean * state.mean);
+    const double center = state.mean();
+    if (mean != nullptr) mean[row] = static_cast<Scalar<T>>(center);
+    const double squares = state.central() / state.count + (centred ? 0 : center * center);
     inverse_deviation[row] = static_cast<Scalar<T>>(1 / ::sqrt(squares + epsilon));
   }
 };
 
 template <int V, class T>
 void normalize(Context& context, const Rows& rows, const Forward<T>& pass) {
-  const bool held = with_held<false>(rows.count, rows.length / V, [&](auto shape) {
+  const bool held = with_held<V, false>(rows.count, rows.length / V, [&](auto shape) {
     using Shape = decltype(shape);
     launch(context, group_grid<Shape::threads>(rows.count), normalize_kernel<Shape::threads, Shape::packs, V, T>, rows,
            pass);
   });
   if (held) return;
   reduce<T>(context, Axis{rows.count, rows.length, 1},
-            RowMoments<T>{{}, pass.mean, pass.inverse_deviation, pass.epsilon, pass.centred}, Widened<T>{pass.x});
+            RowMoments<T>{pass.mean, pass.inverse_deviation, pass.epsilon, pass.centred}, Widened<T>{pass.x});
   over_elements<V>(context, rows, pass);
 }
 

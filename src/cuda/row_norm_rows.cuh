@@ -1,8 +1,8 @@
 #pragma once
-// Shared by both passes of rows with their own statistics: their sizes, rows held in registers, and single elements of
+// Shared by both passes of rows with their own statistics: their sizes, shapes of held rows, and single elements of
 // longer rows.
 
-#include "cuda/reduce.cuh"
+#include "cuda/held_rows.cuh"
 #include "tern/kernels/normalization.hpp"
 
 namespace tern::cuda::row_normalization {
@@ -13,8 +13,8 @@ using kernels::RowNorm;
 /// The sizes in the card's types.
 struct Rows {
   std::int64_t count, length, groups, area, channels;  ///< channels: of a row
-  Divisor<std::uint32_t> by_area;
-  bool narrow;  ///< positions in a row fit the divisor
+  Divisor<std::uint32_t> by_area, by_length;
+  bool narrow, narrow_arrays;  ///< positions in a row, or in an array, fit the divisors
 
   explicit Rows(const RowNorm& sizes)
       : count(sizes.rows),
@@ -23,9 +23,14 @@ struct Rows {
         area(sizes.area),
         channels(sizes.length / sizes.area),
         by_area(sizes.area),
-        narrow(sizes.length < (std::int64_t{1} << 31)) {}
+        by_length(sizes.length),
+        narrow(sizes.length < (std::int64_t{1} << 31)),
+        narrow_arrays(sizes.rows * sizes.length < (std::int64_t{1} << 31)) {}
 
   __device__ std::int64_t first_parameter(std::int64_t row) const { return groups == 1 ? 0 : row % groups * channels; }
+  __device__ std::int64_t row(std::int64_t offset) const {
+    return narrow_arrays ? by_length.quotient(static_cast<std::uint32_t>(offset)) : offset / length;
+  }
   __device__ std::int64_t channel(std::int64_t i) const {
     return area == 1 ? i : narrow ? by_area.quotient(static_cast<std::uint32_t>(i)) : i / area;
   }
@@ -34,6 +39,7 @@ struct Rows {
   __device__ Pack<T, V> parameters(const T* values, std::int64_t first, std::int64_t i, T otherwise) const {
     Pack<T, V> pack;
     if (values != nullptr && area == 1) return load<V>(values + first + i);
+    if (values != nullptr && area % V == 0) otherwise = values[first + channel(i)], values = nullptr;
 #pragma unroll
     for (int lane = 0; lane < V; ++lane)
       pack.value[lane] = values == nullptr ? otherwise : values[first + channel(i + lane)];
@@ -43,65 +49,29 @@ struct Rows {
 
 // ---- rows in registers ----
 
-/// `Packs` packs per thread.
-template <int Packs, int V, class T>
-struct Held {
-  Pack<T, V> pack[Packs];
-};
-
-/// Calls use(k, i) for this thread's packs of a row: the k-th begins at element i.
-template <int Threads, int Packs, int V, class Use>
-__device__ __forceinline__ void each_pack(int length, Use use) {
-#pragma unroll
-  for (int k = 0; k < Packs; ++k)
-    if (const int i = (Group<Threads>::rank() + k * Threads) * V; i < length) use(k, i);
-}
-
-template <int Threads, int Packs, int V, class T>
-__device__ __forceinline__ Held<Packs, V, Scalar<T>> held_row(const T* from, int length) {
-  Held<Packs, V, Scalar<T>> held;
-  each_pack<Threads, Packs, V>(length, [&](int k, int i) { held.pack[k] = load<V>(from + i); });
-  return held;
-}
-
-/// Rows for the blocks below `blocks`.
-template <int Threads, class Work>
-__device__ __forceinline__ void for_rows(std::int64_t rows, unsigned blocks, Work work) {
-  const std::int64_t step = std::int64_t{blocks} * (blockDim.x / Threads);
-  for (std::int64_t row = std::int64_t{blockIdx.x} * (blockDim.x / Threads) + threadIdx.x / Threads; row < rows;
-       row += step)
-    work(row);
-}
-
-template <int Threads>
-inline constexpr int block_threads = Threads > 128 ? Threads : 128;
-
-template <int Threads, int Packs>
-struct HeldShape {
-  static constexpr int threads = Threads, packs = Packs;
-};
-
-constexpr std::int64_t many_rows = 2048;  // enough to fill the card with rows of few threads, which synchronise with
-                                          // few others
-
-/// Calls `function(HeldShape<Threads, Packs>{})` with the shape for rows of `packs` packs, or for their gradients,
-/// which leave room for those of weight and bias on the same multiprocessors; false if there is none.
-template <bool gradients, class Function>
+/// Calls function(HeldRow<Threads, Packs, V>{}) with the shape for rows of `packs` packs, or for their gradients, which
+/// leave room for those of weight and bias on the same multiprocessors; false if there is none.
+template <int V, bool gradients, class Function>
 bool with_held(std::int64_t rows, std::int64_t packs, Function function) {
+  const bool many = rows >= many_rows;
   if (packs <= 64)
-    function(HeldShape<32, 2>{});
-  else if (packs <= 256 && rows >= many_rows)
-    function(HeldShape<32, 8>{});
+    function(HeldRow<32, 2, V>{});
+  else if (packs <= 256 && many)
+    function(HeldRow<32, 8, V>{});
   else if (packs <= 256)
-    function(HeldShape<128, 2>{});
+    function(HeldRow<128, 2, V>{});
   else if (packs <= 512)
-    function(HeldShape<256, 2>{});
-  else if (packs <= 1024 && rows >= many_rows)
-    function(HeldShape<128, 8>{});
+    function(HeldRow<256, 2, V>{});
+  else if (packs <= 1024 && many)
+    function(HeldRow<128, 8, V>{});
   else if (packs <= 1024)
-    function(HeldShape < gradients ? 256 : 512, gradients ? 4 : 2 > {});
+    function(HeldRow < gradients ? 256 : 512, gradients ? 4 : 2, V > {});
   else if (packs <= 2048)
-    function(HeldShape<512, 4>{});
+    function(HeldRow<512, 4, V>{});
+  else if (V == 1 && packs <= 4096)
+    function(HeldRow < 512, V == 1 ? 8 : 4, V > {});
+  else if (V == 1 && packs <= 8192)
+    function(HeldRow < 512, V == 1 ? 16 : 4, V > {});
   else
     return false;
   return true;
@@ -110,7 +80,8 @@ bool with_held(std::int64_t rows, std::int64_t packs, Function function) {
 // ---- elements of longer rows ----
 
 template <int V, class Index, class Pass>
-__global__ void elements_kernel(Index packs, Divisor<Index> row_packs, Rows rows, Pass pass) {
+__global__ void elements_kernel(Index packs, Divisor<Index> row_packs, const __grid_constant__ Rows rows,
+                                const __grid_constant__ Pass pass) {
   begin_kernel();
   const Index step = static_cast<Index>(global_threads());
   for (Index i = static_cast<Index>(global_thread()); i < packs; i += step) {

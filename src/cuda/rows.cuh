@@ -2,7 +2,7 @@
 // Work on whole rows (softmax, cross-entropy): groups of threads walk a row and hold it in registers if it is short
 // enough, so that it is read once.
 
-#include "cuda/reduce.cuh"
+#include "cuda/long_rows.cuh"
 
 namespace tern::cuda {
 
@@ -51,9 +51,9 @@ struct ColumnWalk {
 
 /// The elements of `in` along a walk: from registers if they fit.
 template <class Walk, class T>
-class Held {
+class HeldElements {
  public:
-  __device__ Held(const Walk& walk, const T* in) : walk_(walk), in_(in) {
+  __device__ HeldElements(const Walk& walk, const T* in) : walk_(walk), in_(in) {
     if constexpr (Walk::items > 0) walk.each([&](int k, std::int64_t i) { value_[k] = widened(in[walk.at(i)]); });
   }
   __device__ Scalar<T> get(int k, std::int64_t i) const {
@@ -71,33 +71,29 @@ class Held {
   Scalar<T> value_[Walk::items > 0 ? Walk::items : 1];
 };
 
-/// The softmax of a row: each thread's exp(x - largest), if held, and their divisor.
+/// The softmax of a held row: each thread's exp(x - largest), and their sum.
 template <class Walk, class T>
 class SoftmaxRow {
  public:
   using S = Scalar<T>;
   S largest = -infinity<S>(), sum = 0;
 
-  __device__ SoftmaxRow(const Walk& walk, const T* in) : SoftmaxRow(walk, Held<Walk, T>(walk, in)) {}
-  __device__ SoftmaxRow(const Walk& walk, const Held<Walk, T>& held) : held_(held) {
+  __device__ SoftmaxRow(const Walk& walk, const HeldElements<Walk, T>& held) : held_(held) {
     walk.each([&](int k, std::int64_t i) { largest = ::fmax(largest, held_.get(k, i)); });
     largest = walk.reduce(largest, Largest{});
     walk.each([&](int k, std::int64_t i) {
       const S power = ::exp(held_.get(k, i) - largest);
       sum += power;
-      if constexpr (Walk::items > 0) held_.put(k, power);
+      held_.put(k, power);
     });
     sum = walk.reduce(sum, Plus{});
+    scale_ = 1 / sum;
   }
-  __device__ S probability(int k, std::int64_t i) const {
-    if constexpr (Walk::items > 0)
-      return held_.get(k, i) / sum;
-    else
-      return ::exp(held_.get(k, i) - largest) / sum;
-  }
+  __device__ S probability(int k, std::int64_t i) const { return held_.get(k, i) * scale_; }
 
  private:
-  Held<Walk, T> held_;
+  HeldElements<Walk, T> held_;
+  S scale_;
 };
 
 template <int Threads, int Items>
@@ -106,9 +102,9 @@ struct RowShape {
   using Walk = RowWalk<Threads, Items>;
 };
 
-/// Calls `function(RowShape<Threads, Items>{})` with the shape for rows of this length.
+/// Calls `function(RowShape<Threads, Items>{})` with the shape for rows of this length; false if there is none.
 template <class Function>
-void with_row(std::int64_t rows, std::int64_t length, Function function) {
+bool with_row(std::int64_t rows, std::int64_t length, Function function) {
   if (length <= 16)
     function(RowShape<8, 2>{});
   else if (length <= 256)
@@ -118,7 +114,8 @@ void with_row(std::int64_t rows, std::int64_t length, Function function) {
   else if (length <= 2048)
     function(RowShape<256, 8>{});
   else
-    function(RowShape<512, 0>{});
+    return false;
+  return true;
 }
 
 }  // namespace tern::cuda

@@ -38,12 +38,14 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntr
   const Tensor classes = checked_labels("cross_entropy", labels, sizes.classes, sizes.ignore_index);
   const Tensor whole = logits.detach().contiguous();
   const DType kept = scalar_of(logits.dtype());
-  Tensor out(loss_shape(options.reduce, labels.shape()), kept), probabilities(logits.shape(), kept), gradient;
+  Tensor out(loss_shape(options.reduce, labels.shape()), kept), probabilities, gradient;
+  if (recording(logits)) probabilities = Tensor(logits.shape(), kept);
   if (recording(logits) && options.reduce != Reduce::none && logits.numel() <= most_with_gradient)
     gradient = Tensor(logits.shape(), logits.dtype());
   visit("cross_entropy", logits.dtype(), [&]<class T>() {
     const Call<T> call;
-    call.table().loss.cross_entropy(call.context(), call.scalars_out(out), call.scalars_out(probabilities),
+    call.table().loss.cross_entropy(call.context(), call.scalars_out(out),
+                                    probabilities.defined() ? call.scalars_out(probabilities) : nullptr,
                                     gradient.defined() ? call.out(gradient) : nullptr, call.in(whole),
                                     call.template in_as<std::int64_t>(classes), sizes);
   });

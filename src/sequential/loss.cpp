@@ -56,7 +56,7 @@ double cross_entropy_of(Scalar<T>* probabilities, const T* logits, std::int64_t 
   for (std::int64_t c = 0; c < shape.classes; ++c) max = larger<double>(max, load(logits[c]));
   double sum = 0;
   for (std::int64_t c = 0; c < shape.classes; ++c) sum += std::exp(load(logits[c]) - max);
-  for (std::int64_t c = 0; c < shape.classes; ++c)
+  for (std::int64_t c = 0; probabilities != nullptr && c < shape.classes; ++c)
     probabilities[c] = static_cast<Scalar<T>>(std::exp(load(logits[c]) - max) / sum);
 
   if (label == shape.ignore_index) return 0;
@@ -91,7 +91,8 @@ template <class T>
 void cross_entropy(Context& context, Scalar<T>* loss, Scalar<T>* probabilities, T* grad_logits, const T* logits,
                    const std::int64_t* labels, const CrossEntropy& shape) {
   reduce(loss, shape.reduce, shape.rows, counted_rows(labels, shape), [&](std::int64_t row) {
-    return cross_entropy_of(probabilities + row * shape.classes, logits + row * shape.classes, labels[row], shape);
+    return cross_entropy_of(probabilities == nullptr ? nullptr : probabilities + row * shape.classes,
+                            logits + row * shape.classes, labels[row], shape);
   });
   if (grad_logits == nullptr) return;
   const std::vector<Scalar<T>> grad_loss(static_cast<std::size_t>(shape.reduce == Reduce::none ? shape.rows : 1), 1);

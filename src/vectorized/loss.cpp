@@ -243,6 +243,8 @@ void cross_entropy_backward(Context& context, T* grad_logits, const T* grad_loss
 template <class T>
 void cross_entropy(Context& context, T* loss, T* probabilities, T* grad_logits, const T* logits,
                    const std::int64_t* labels, const CrossEntropy& p) {
+  const Scratch own(context, probabilities == nullptr ? static_cast<std::size_t>(p.rows * p.classes) * sizeof(T) : 0);
+  if (probabilities == nullptr) probabilities = own.as<T>();
   sum_rows(context, loss, labels, p, 15 + exponential * static_cast<double>(p.classes), [&](std::int64_t row) {
     return cross_entropy_row(probabilities + row * p.classes, logits + row * p.classes, labels[row], p);
   });

@@ -214,7 +214,7 @@ inline const std::vector<Fault>& planted_faults() {
          m.operators.loss.cross_entropy = +[](Context& c, float* loss, float* p, float* gx, const float* x,
                                               const std::int64_t* labels, const CrossEntropy& s) {
            table().loss.cross_entropy(c, loss, p, gx, x, labels, s);
-           p[1] *= 1.01f;
+           if (p != nullptr) p[1] *= 1.01f;
          };
        }},
       {"cross_entropy's gradient forgets the label", "cross_entropy backward",

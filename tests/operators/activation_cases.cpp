@@ -93,12 +93,24 @@ Operator softmax(const char* name, Tensor (*call)(const Tensor&, std::int64_t), 
                          Use{{4, 17}, -1}, Use{{4, 33}, 1}, Use{{7, 11}, 0}, Use{{2, 5, 3}, 1}, Use{{2, 3, 5, 7}, -2},
                          Use{{3, 5, 2}, 0}, Use{{2, 1031}, 1}, Use{{13, 10}, 1}, Use{{9, 4, 17}, 1}, Use{{4097, 2}, 0}})
     add("", uniform(use.shape, -3, 3), use.dim, true, false);
+  // Rows that groups, warps and blocks of cuda hold in registers or, the last, read twice.
+  for (const Shape& shape : {Shape{5, 1}, Shape{3, 31}, Shape{3, 36}, Shape{7, 49}, Shape{3, 257}, Shape{3, 1023},
+                             Shape{2, 1025}, Shape{2, 1536}, Shape{2, 4097}, Shape{1, 9001}})
+    add("", uniform(shape, -3, 3), 1, true, false);
   const double infinity = std::numeric_limits<double>::infinity();
   add("large logits ", listed({3, 4}, {1000, 999, -1000, 0, -1e4, -1e4, -1e4, -1e4, 88, 89, 90, 1}), 1, false, false);
   add("infinities ", listed({4, 3}, {0, -infinity, 1, -infinity, -infinity, -infinity, 0, infinity, 1, 2, 2, 2}), 1,
       false, false);
   add("NaN ", listed({2, 9}, {0, 1, std::nan(""), 2, 3, 4, 5, 6, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0}), 1, false, false);
   add("large ", uniform({3001, 101}, -3, 3), 1, true, true);
+  // As many rows as cuda wants for a warp each.
+  for (const std::int64_t width : {257, 515}) add("many ", uniform({2049, width}, -3, 3), 1, true, true);
+  for (const std::int64_t width : {1025, 1028}) add("many ", uniform({2049, width}, -3, 3), 1, false, true);
+  for (const std::int64_t width : {49, 3001, 9001}) {
+    std::vector<double> hidden(static_cast<std::size_t>(width), -infinity);
+    hidden[hidden.size() - 9] = 2, hidden[hidden.size() - 2] = -1;
+    add("mostly impossible ", listed({2, width}, hidden), 1, false, false);
+  }
   add("large inner ", uniform({3, 101, 1001}, -3, 3), 1, true, true);
   op.refuses("a dimension outside", Kind::shape, {"2"}, [call] { call(ones({3, 4}), 2); });
   op.refuses("more than no dimension", Kind::shape, {"1"}, [call] { call(ones({}), 1); });

@@ -90,6 +90,10 @@ Operator label_loss(const char* name, LabelLoss call, bool fused) {
   for (const Shape& shape : {Shape{1, 1}, Shape{1, 10}, Shape{7, 10}, Shape{17, 3}, Shape{33, 2}, Shape{5, 33},
                              Shape{2, 1031}, Shape{128, 10}})
     for (const Reduce reduce : reductions) add("", scores(shape), labels({shape[0]}, shape[1]), {.reduce = reduce});
+  // Rows that cuda reads in parts, and more of them than it has blocks for.
+  for (const Shape& shape : {Shape{2, 2051}, Shape{3, 4097}, Shape{1, 9001}, Shape{300, 2053}})
+    add("", scores(shape), labels({shape[0]}, shape[1]), {}, true, shape[0] > 3);
+  add("", scores({1, 50257}), labels({1}, 50257), {.reduce = Reduce::none}, true, true);
   // More rows than a block has threads for.
   for (const Shape& shape : {Shape{129, 10}, Shape{300, 3}, Shape{1000, 12}, Shape{70, 40}})
     for (const Reduce reduce : {Reduce::mean, Reduce::sum}) {
@@ -122,6 +126,13 @@ Operator label_loss(const char* name, LabelLoss call, bool fused) {
     add(" certain", listed({3, 4}, {50, 0, 0, 0}), listed({3}, {0}), {.reduce = Reduce::none}, false);
     op.samples.back().arguments[1].dtype = DType::int64;
     add(" fully smoothed", scores({5, 7}), labels({5}, 7), {.label_smoothing = 1});
+    add(" smoothed", scores({3, 4099}), labels({3}, 4099), {.ignore_index = 1, .label_smoothing = 0.1});
+    std::vector<double> hidden(5001, -std::numeric_limits<double>::infinity());
+    hidden[4100] = 2, hidden[4990] = -1;
+    Argument possible = listed({2}, {4100, 4990});
+    possible.dtype = DType::int64;
+    possible.differentiable = false;
+    add(" mostly impossible", listed({2, 5001}, hidden), possible, {.reduce = Reduce::none}, false);
   }
   add(" large", scores({20011, 17}), labels({20011}, 17), {}, true, true);
   op.refuses("a label too large", Kind::numeric, {"label 10", "position 1", "10)"}, [call] {

@@ -103,7 +103,11 @@ Operator layer_norm(const char* name, bool centred) {
         Sizes{{3, 4}, {3, 4}}, Sizes{{0, 5}, {5}}, Sizes{{601, 128}, {128}, true},
         // As many rows as cuda wants for a warp each, and lengths for its larger blocks and for more than they hold.
         Sizes{{2050, 65}, {65}, true}, Sizes{{3, 1024}, {1024}, true}, Sizes{{2, 1030}, {1030}, true},
-        Sizes{{2, 2052}, {2052}, true}, Sizes{{3, 2501}, {2501}, true}, Sizes{{1, 9000}, {9000}, true}}) {
+        Sizes{{2, 2052}, {2052}, true}, Sizes{{3, 2501}, {2501}, true}, Sizes{{1, 9000}, {9000}, true},
+        Sizes{{5, 1}, {1}}, Sizes{{3, 31}, {31}}, Sizes{{2, 4097}, {4097}, true}, Sizes{{2, 9001}, {9001}, true},
+        // Rows whose threads sum the gradients of weight and bias as well.
+        Sizes{{513, 67}, {67}, true}, Sizes{{513, 260}, {260}, true}, Sizes{{515, 1030}, {1030}, true},
+        Sizes{{512, 2049}, {2049}, true}}) {
     const std::int64_t length = element_count(sizes.normalized);
     add(op, message("over ", sizes.normalized),
         {.x = sizes.x,
@@ -148,7 +152,8 @@ Operator group_norm(const char* name, bool instances) {
     bool large = false;
   };
   for (const Sizes& sizes : {Sizes{{2, 4, 3, 5}, 2}, Sizes{{3, 6, 7}, 3}, Sizes{{2, 5, 9}, 1}, Sizes{{1, 4, 33}, 4},
-                             Sizes{{4, 8, 31, 33}, 4, true}, Sizes{{2, 4, 60, 64}, 1, true}}) {
+                             Sizes{{2, 6, 7, 7}, 2}, Sizes{{2, 6, 4, 4}, 3}, Sizes{{4, 8, 31, 33}, 4, true},
+                             Sizes{{2, 4, 60, 64}, 1, true}, Sizes{{3, 157, 7, 7}, 1, true}}) {
     const std::int64_t channels = sizes.x[1], groups = instances ? channels : sizes.groups;
     const std::int64_t area = element_count(sizes.x) / (sizes.x[0] * channels);
     add(op, message(groups, " groups"),
