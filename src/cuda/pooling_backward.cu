@@ -188,6 +188,21 @@ __global__ void spread_mean_kernel(std::uint32_t n, Tiles<std::uint32_t> tiles, 
   }
 }
 
+/// The same where a plane's elements are adjacent: packs of them.
+template <int V, class T>
+__global__ void spread_planes_kernel(std::uint32_t packs, Divisor<std::uint32_t> plane_packs, Scalar<T> area,
+                                     T* grad_in, const T* grad_out) {
+  begin_kernel();
+  const auto step = static_cast<std::uint32_t>(global_threads());
+  for (auto i = static_cast<std::uint32_t>(global_thread()); i < packs; i += step) {
+    const Scalar<T> share = widened(grad_out[plane_packs.quotient(i)]) / area;
+    Pack<Scalar<T>, V> values;
+#pragma unroll
+    for (Scalar<T>& value : values.value) value = share;
+    store<V>(grad_in + std::int64_t{i} * V, values);
+  }
+}
+
 // ---- launches ----
 
 /// Inputs of a thread. For planes, one column per thread keeps adjacent threads on adjacent elements.
@@ -235,6 +250,12 @@ template <class T, class Sizes>
 bool spread_mean(Context& context, T* grad_in, const T* grad_out, const Sizes& sizes) {
   const std::int64_t area = sizes.H * sizes.W;
   if (!one_per_plane(sizes) || sizes.planes * area >= 1ll << 31) return false;
+  if (constexpr int V = pack_size<T>; sizes.channels == 1 && area % V == 0 && aligned<V>(grad_in)) {
+    const std::int64_t packs = sizes.planes * area / V;
+    launch(context, Grid(blocks_for(packs), 256), spread_planes_kernel<V, T>, static_cast<std::uint32_t>(packs),
+           Divisor<std::uint32_t>(area / V), static_cast<Scalar<T>>(area), grad_in, grad_out);
+    return true;
+  }
   with_pack<T>(packable<T>(sizes.channels, grad_in, grad_out), [&]<int V>(std::integral_constant<int, V>) {
     const std::int64_t parts = ceil_div(area, spread_positions<V>), n = sizes.planes / V * parts;
     launch(context, whole_grid(n), spread_mean_kernel<V, T>, static_cast<std::uint32_t>(n),

@@ -103,7 +103,7 @@ void with_group(std::int64_t rows, std::int64_t length, Function function) {
     function(std::integral_constant<int, 1>{});
   else if (length <= 64)
     function(std::integral_constant<int, 8>{});
-  else if (length <= 256 || (length <= 2048 && rows >= 1024))
+  else if (length <= 256 || (length <= 2048 && rows >= 1024) || (length <= 8192 && rows >= 4096))
     function(std::integral_constant<int, 32>{});
   else
     function(std::integral_constant<int, 512>{});
