@@ -72,7 +72,7 @@ struct CrossEntropyRow {
     const S logit = label >= 0 ? widened(logits[walk.at(label)]) : S(0);
     const SoftmaxRow<Walk, T> row(walk, held);
     walk.each([&](int k, std::int64_t i) {
-      const S probability = row.probability(k, i);
+      const S probability = row.probability(k);
       if (probabilities != nullptr) probabilities[walk.at(i)] = probability;
       if (has_gradient()) put(grad_logits[walk.at(i)], scale == 0 ? S(0) : gradient(scale, probability, i == label));
     });

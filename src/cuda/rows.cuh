@@ -14,15 +14,16 @@ struct RowWalk {
   std::int64_t base, length;
 
   __device__ std::int64_t at(std::int64_t i) const { return base + i; }
+  /// The k-th of this thread, which may be behind the end.
+  static __device__ int element(int k) { return Group<Threads>::rank() + k * Threads; }
   /// use(k, i) for each element i of this thread, its k-th.
   template <class Use>
   __device__ void each(Use use) const {
     if constexpr (Items > 0) {
+      const int end = static_cast<int>(length);
 #pragma unroll
-      for (int k = 0; k < Items; ++k) {
-        const int i = Group<Threads>::rank() + k * Threads;
-        if (i < length) use(k, std::int64_t{i});
-      }
+      for (int k = 0; k < Items; ++k)
+        if (const int i = element(k); i < end) use(k, std::int64_t{i});
     } else {
       for (std::int64_t i = Group<Threads>::rank(); i < length; i += Threads) use(0, i);
     }
@@ -49,26 +50,21 @@ struct ColumnWalk {
   }
 };
 
-/// The elements of `in` along a walk: from registers if they fit.
+/// The elements of `in` along a row that registers hold, and -infinity behind them, so that work on all of them needs
+/// no bounds.
 template <class Walk, class T>
-class HeldElements {
- public:
-  __device__ HeldElements(const Walk& walk, const T* in) : walk_(walk), in_(in) {
-    if constexpr (Walk::items > 0) walk.each([&](int k, std::int64_t i) { value_[k] = widened(in[walk.at(i)]); });
-  }
-  __device__ Scalar<T> get(int k, std::int64_t i) const {
-    if constexpr (Walk::items > 0)
-      return value_[k];
-    else
-      return widened(in_[walk_.at(i)]);
-  }
-  /// Only if elements are held.
-  __device__ void put(int k, Scalar<T> value) { value_[k] = value; }
+struct HeldElements {
+  using S = Scalar<T>;
+  S value[Walk::items];
 
- private:
-  const Walk& walk_;
-  const T* in_;
-  Scalar<T> value_[Walk::items > 0 ? Walk::items : 1];
+  __device__ HeldElements(const Walk& walk, const T* in) {
+    const int end = static_cast<int>(walk.length);
+#pragma unroll
+    for (int k = 0; k < Walk::items; ++k) {
+      const int i = Walk::element(k);
+      value[k] = i < end ? widened(in[walk.at(i)]) : -infinity<S>();
+    }
+  }
 };
 
 /// The softmax of a held row: each thread's exp(x - largest), and their sum.
@@ -79,17 +75,18 @@ class SoftmaxRow {
   S largest = -infinity<S>(), sum = 0;
 
   __device__ SoftmaxRow(const Walk& walk, const HeldElements<Walk, T>& held) : held_(held) {
-    walk.each([&](int k, std::int64_t i) { largest = ::fmax(largest, held_.get(k, i)); });
+#pragma unroll
+    for (const S& value : held_.value) largest = ::fmax(largest, value);
     largest = walk.reduce(largest, Largest{});
-    walk.each([&](int k, std::int64_t i) {
-      const S power = ::exp(held_.get(k, i) - largest);
-      sum += power;
-      held_.put(k, power);
-    });
+#pragma unroll
+    for (S& value : held_.value) {
+      value = ::exp(value - largest);
+      sum += value;
+    }
     sum = walk.reduce(sum, Plus{});
     scale_ = 1 / sum;
   }
-  __device__ S probability(int k, std::int64_t i) const { return held_.get(k, i) * scale_; }
+  __device__ S probability(int k) const { return held_.value[k] * scale_; }
 
  private:
   HeldElements<Walk, T> held_;

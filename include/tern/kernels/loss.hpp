@@ -24,8 +24,8 @@ struct CrossEntropy {
 /// nothing is NaN.
 template <class T>
 struct Loss {
-  /// -sum(target * log_softmax(logits)), never negative. `probabilities` receives softmax(logits), which backward
-  /// needs. `grad_logits`, unless null, receives the gradient for a grad_loss of 1.
+  /// -sum(target * log_softmax(logits)), never negative. `probabilities`, unless null, receives softmax(logits),
+  /// which backward needs; `grad_logits`, unless null, the gradient for a grad_loss of 1: then neither is null.
   Kernel<void(Context&, Scalar<T>* loss, Scalar<T>* probabilities, T* grad_logits, const T* logits,
               const std::int64_t* labels, const CrossEntropy&)>
       cross_entropy;

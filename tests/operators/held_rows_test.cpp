@@ -1,0 +1,59 @@
+// Rows by the thousand: a mode may hold them otherwise than the few of the catalogue.
+
+#include <functional>
+#include <string>
+
+#include "support/catch.hpp"
+#include "support/summary.hpp"
+#include "tern/operators/operators.hpp"
+#include "tern/tensor/create.hpp"
+
+using namespace tern;
+namespace op = tern::operators;
+
+namespace {
+
+using Function = std::function<Tensor(const Tensor& x)>;
+
+struct Results {
+  Tensor y, grad_x;
+  Results(const Function& function, const Tensor& x, const Tensor& grad_y) {
+    Tensor leaf = x.clone();
+    leaf.set_requires_grad();
+    const Tensor out = function(leaf);
+    out.backward(grad_y);
+    y = out.detach(), grad_x = leaf.grad();
+  }
+};
+
+double distance(const Tensor& many, const Tensor& few) {
+  return op::max(op::abs(op::sub(many.slice(0, 2000, 2003), few))).item();
+}
+
+void check_many(const char* mode) {
+  const Device device(mode);
+  for (const std::int64_t width : {40, 77, 100, 300, 384, 515, 640, 1000, 1024, 1025, 1353, 1540, 2047, 2706}) {
+    const Tensor x = randn({2049, width}), grad = randn({2049, width});
+    const Tensor weight = rand({width}), bias = randn({width});
+    const Tensor some = x.slice(0, 2000, 2003).contiguous(), some_grad = grad.slice(0, 2000, 2003).contiguous();
+    const auto check = [&](const char* name, const Function& function) {
+      INFO(mode << ": " << name << " of rows of " << width);
+      const Results many(function, x, grad), few(function, some, some_grad);
+      CHECK(distance(many.y, few.y) < 1e-5);
+      CHECK(distance(many.grad_x, few.grad_x) < 1e-5);
+    };
+    check("softmax", [](const Tensor& in) { return op::softmax(in); });
+    check("log_softmax", [](const Tensor& in) { return op::log_softmax(in); });
+    check("layer_norm", [&](const Tensor& in) { return op::layer_norm(in, {width}, weight, bias); });
+    check("rms_norm", [&](const Tensor& in) { return op::rms_norm(in, {width}, weight); });
+  }
+}
+
+}  // namespace
+
+TEST_CASE("held rows: many rows are computed as few", "[operators]") { check_many("vectorized"); }
+
+TEST_CASE("held rows: cuda", "[catalogue][mode][cuda]") {
+  for (const std::string& mode : testing::available_modes())
+    if (mode == "cuda") check_many("cuda");
+}
