@@ -117,7 +117,10 @@ bool with_held_row(std::int64_t rows, std::int64_t length, Function function) {
   };
   const bool many = rows >= many_rows;
   if (fits(HeldRow<8, 2, V>{}) || fits(HeldRow<16, 2, V>{}) || fits(HeldRow<16, 4, V>{})) return true;
-  if (packs * V <= 256 || many) {
+  if constexpr (V == 1) {  // of short rows many must be in flight
+    if (fits(HeldRow<16, 5, V>{}) || fits(HeldRow<16, 6, V>{})) return true;
+  }
+  if (packs * V <= 640 || many) {
     if (fits(HeldRow<32, 3, V>{}) || fits(HeldRow<32, 4, V>{}) || fits(HeldRow<32, 8, V>{})) return true;
     if constexpr (V == 1) {
       if (fits(HeldRow<32, 12, V>{}) || fits(HeldRow<32, 20, V>{}) || fits(HeldRow<32, 32, V>{}) ||
@@ -126,7 +129,7 @@ bool with_held_row(std::int64_t rows, std::int64_t length, Function function) {
     }
     if (fits(HeldRow<32, 64 / V, V>{})) return true;
   }
-  return fits(HeldRow<256, 8 / V, V>{}) || fits(HeldRow<512, 16 / V, V>{});
+  return fits(HeldRow<256, 4 / V, V>{}) || fits(HeldRow<256, 8 / V, V>{}) || fits(HeldRow<512, 16 / V, V>{});
 }
 
 }  // namespace tern::cuda

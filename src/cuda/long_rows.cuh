@@ -63,9 +63,9 @@ struct LongRows {
   std::int64_t count, length, parts, part;
 
   LongRows(std::int64_t rows, std::int64_t row_length) : count(rows), length(row_length) {
-    constexpr std::int64_t blocks = 528, least = 4 * long_row_threads;  // for a large card; for a block
-    const std::int64_t most = std::min<std::int64_t>(ceil_div(blocks, std::max<std::int64_t>(rows, 1)), 32);
-    part = ceil_div(length, std::clamp<std::int64_t>(length / least, 1, rows >= blocks / 2 ? 1 : most));
+    constexpr std::int64_t blocks = 264, least = 4 * long_row_threads;  // of a large card at a time; for a block
+    const std::int64_t most = std::clamp<std::int64_t>(blocks / std::max<std::int64_t>(rows, 1), 1, 32);
+    part = ceil_div(length, std::clamp<std::int64_t>(length / least, 1, most));
     parts = ceil_div(length, part);
   }
   unsigned blocks() const { return static_cast<unsigned>(std::min<std::int64_t>(count * parts, 1 << 30)); }

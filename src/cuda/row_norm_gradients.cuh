@@ -82,14 +82,22 @@ struct Terms {
   template <int V>
   __device__ Pack<Sums, V> get(std::int64_t offset) const {
     using S = Scalar<T>;
-    const std::int64_t row = rows.row(offset), i = offset - row * rows.length;
+    const std::int64_t row = rows.row(offset);
     const Pack<S, V> gradient = load<V>(pass.grad_y + offset), x = load<V>(pass.x + offset);
-    const Pack<S, V> scale = rows.parameters<V>(weighted ? pass.weight : nullptr, rows.first_parameter(row), i, S(1));
     const S center = pass.center(row), inverse = pass.inverse_deviation[row];
+    Pack<double, V> scale;
+#pragma unroll
+    for (double& value : scale.value) value = 1;
+    if (weighted && pass.weight != nullptr) {
+      const std::int64_t first = rows.first_parameter(row), i = offset - row * rows.length;
+      const Pack<S, V> weights = rows.parameters<V>(pass.weight, first, i, S(1));
+#pragma unroll
+      for (int lane = 0; lane < V; ++lane) scale.value[lane] = weights.value[lane];
+    }
     Pack<Sums, V> terms;
 #pragma unroll
     for (int lane = 0; lane < V; ++lane) {
-      const double one = double{gradient.value[lane]} * scale.value[lane];
+      const double one = gradient.value[lane] * scale.value[lane];
       terms.value[lane] = {one, one * ((x.value[lane] - center) * inverse)};
     }
     return terms;

@@ -21,7 +21,13 @@ __global__ void __launch_bounds__(plane_threads)
     for (std::int64_t channel = threadIdx.x; channel < rows.channels; channel += plane_threads) {
       const Sums plane = of_planes[row * rows.channels + channel];
       const double scale = pass.weight == nullptr ? 1 : pass.weight[first + channel];
-      sums = PlusSums{}(sums, {plane.gradient * scale, plane.product * scale});
+      Sums weighted{plane.gradient * scale, plane.product * scale};
+      if (!::isfinite(scale)) {  // the signs of the elements matter
+        weighted = {0, 0};
+        for (std::int64_t i = 0; i < rows.area; ++i)
+          weighted = PlusSums{}(weighted, pass.weighted(rows, row, channel * rows.area + i));
+      }
+      sums = PlusSums{}(sums, weighted);
     }
     const Sums means = pass.means(rows, reduce_block(sums, PlusSums{}));
 #pragma unroll 4
