@@ -169,7 +169,7 @@ void differentiate_all(Context& context, const Rows& rows, const Backward<T>& pa
 /// All gradients in one pass, if that pays; false if not.
 template <int V, class T>
 bool differentiate_all(Context& context, const Rows& rows, const Backward<T>& pass) {
-  constexpr std::int64_t least_rows = 512;
+  constexpr std::int64_t least_rows = 1024;
   const bool parameters = pass.grad_weight != nullptr || pass.grad_bias != nullptr;
   if (rows.count < least_rows || rows.groups > 1 || pass.grad_x == nullptr || !parameters) return false;
   const std::int64_t packs = rows.length / V;

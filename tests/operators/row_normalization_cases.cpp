@@ -106,8 +106,8 @@ Operator layer_norm(const char* name, bool centred) {
         Sizes{{2, 2052}, {2052}, true}, Sizes{{3, 2501}, {2501}, true}, Sizes{{1, 9000}, {9000}, true},
         Sizes{{5, 1}, {1}}, Sizes{{3, 31}, {31}}, Sizes{{2, 4097}, {4097}, true}, Sizes{{2, 9001}, {9001}, true},
         // Rows whose threads sum the gradients of weight and bias as well.
-        Sizes{{513, 67}, {67}, true}, Sizes{{513, 260}, {260}, true}, Sizes{{515, 1030}, {1030}, true},
-        Sizes{{512, 2049}, {2049}, true}}) {
+        Sizes{{1025, 67}, {67}, true}, Sizes{{1025, 260}, {260}, true}, Sizes{{1027, 1030}, {1030}, true},
+        Sizes{{1024, 2049}, {2049}, true}}) {
     const std::int64_t length = element_count(sizes.normalized);
     add(op, message("over ", sizes.normalized),
         {.x = sizes.x,
