@@ -21,11 +21,12 @@ std::int64_t pairs_of(const kernels::ScaledDotProduct& sizes) {
   return sizes.heads * (growing * (growing + 1) / 2 + (sizes.queries - growing) * sizes.keys);
 }
 
-/// Whether the mode has kernels for these sizes.
+/// Whether the mode has kernels of that dtype for these sizes.
 bool fuses(const kernels::ScaledDotProduct& sizes, DType dtype) {
   bool result = false;
   where_it_runs(attention_name, [&] {
     with_type(attention_name, dtype, [&]<class T>() {
+      if (dtype_of<T> != dtype) return;  // the mode would convert
       const Call<T> call;
       result = call.table().attention.fuses(call.context(), sizes);
     });
@@ -147,6 +148,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
     const kernels::ScaledDotProduct sizes{element_count(lead), queries, keys, query.size(-1), value.size(-1), scale,
                                           options.is_causal};
     const bool some = sizes.heads > 0 && queries > 0 && sizes.width > 0 && sizes.values > 0;
+    if (some && query.dtype() != wide && fuses(sizes, query.dtype())) return fused(query, key, value, lead, sizes);
     if (some && fuses(sizes, wide))
       return fused(query.to(wide), key.to(wide), value.to(wide), lead, sizes).to(query.dtype());
   }

@@ -1,4 +1,4 @@
-// Attention: chooses between our kernels, which are for float32, and the composed form.
+// Attention: chooses between our kernels, which are for float32 and 16 bits, and the composed form.
 
 #include <algorithm>
 #include <array>
@@ -8,7 +8,6 @@
 #include "cuda/choice.cuh"
 #include "cuda/cuda.hpp"
 #include "cuda/elementwise.cuh"
-#include "cuda/halves.cuh"
 
 namespace tern::cuda {
 namespace {
@@ -19,9 +18,11 @@ using kernels::ScaledDotProduct;
 constexpr const char* decision = "attention";
 
 /// Rows of 16 bytes, and arrays aligned to them.
-bool packs(const ScaledDotProduct& sizes, std::initializer_list<const float*> arrays) {
-  return sizes.width % 4 == 0 && sizes.values % 4 == 0 &&
-         std::all_of(arrays.begin(), arrays.end(), [](const float* array) { return aligned<4>(array); });
+template <class T>
+bool packs(const ScaledDotProduct& sizes, std::initializer_list<const T*> arrays) {
+  constexpr int packet = 16 / sizeof(T);
+  return sizes.width % packet == 0 && sizes.values % packet == 0 &&
+         std::all_of(arrays.begin(), arrays.end(), [](const T* array) { return aligned<packet>(array); });
 }
 
 Sizes sizes_of(const ScaledDotProduct& sizes, bool packed) {
@@ -38,6 +39,7 @@ Sizes sizes_of(const ScaledDotProduct& sizes, bool packed) {
 /// Sizes and what else the choice reads.
 struct Problem : ScaledDotProduct {
   Precision precision = Precision::strict;
+  Element element = Element::float32;
   Context context() const { return {.precision = precision}; }
 };
 
@@ -47,14 +49,18 @@ bool fits(const Problem& sizes) {
   const std::int64_t widest = std::max(sizes.width, sizes.values), longest = std::max(sizes.queries, sizes.keys);
   if (widest > most_width || longest > most / most_width || sizes.heads > most / (longest / 16 + 1)) return false;
   const Sizes own = sizes_of(sizes, false);
-  return std::max(forward_shared(sizes.context(), own), backward_shared(sizes.context(), own)) <=
-         card().shared_per_block;
+  const auto shared = [&]<class T>() {
+    return std::max(forward_shared<T>(sizes.context(), own), backward_shared<T>(sizes.context(), own));
+  };
+  const bool halves = sizes.element != Element::float32;
+  return (!halves || card().code >= 80) &&
+         (halves ? shared.operator()<BFloat16>() : shared.operator()<float>()) <= card().shared_per_block;
 }
 
 /// Sizes for which products and a softmax were measured to be faster (benchmarks/results/fused-h200.md).
 bool composes_faster(const Problem& sizes) {
-  return !on_tensor_cores(sizes.context()) && std::max(sizes.width, sizes.values) > 64 && !sizes.causal &&
-         std::min(sizes.queries, sizes.keys) >= 256;
+  return sizes.element == Element::float32 && !on_tensor_cores(sizes.context()) &&
+         std::max(sizes.width, sizes.values) > 64 && !sizes.causal && std::min(sizes.queries, sizes.keys) >= 256;
 }
 
 using Algorithm = cuda::Algorithm<Problem, kernels::NoArrays>;
@@ -68,34 +74,18 @@ template <class T>
 bool fuses(const Context& context, const ScaledDotProduct& sizes) {
   const Candidates<Problem, kernels::NoArrays> with_kernels = algorithms, without = without_kernels;
   return kernels::fuses(context, decision, std::is_same_v<Scalar<T>, float> ? with_kernels : without,
-                        Problem{sizes, context.precision});
+                        Problem{sizes, context.precision, element_of<T>});
 }
-
-/// Elements of the arrays.
-struct Counts {
-  std::int64_t query, key, value, out;
-  explicit Counts(const ScaledDotProduct& sizes)
-      : query(sizes.heads * sizes.queries * sizes.width),
-        key(sizes.heads * sizes.keys * sizes.width),
-        value(sizes.heads * sizes.keys * sizes.values),
-        out(sizes.heads * sizes.queries * sizes.values) {}
-};
 
 template <class T>
 void attend(Context& context, T* out, Scalar<T>* log_sum, const T* query, const T* key, const T* value,
             const ScaledDotProduct& sizes) {
-  if constexpr (std::is_same_v<T, float>) {
-    took_algorithm(context, decision, "fused");
-    run_forward(context, {out, log_sum, query, key, value}, sizes_of(sizes, packs(sizes, {out, query, key, value})));
-  } else if constexpr (is_half<T>) {
-    const Counts counts(sizes);
-    InFloat arrays(context);
-    float* const to = arrays.out(out, counts.out);
-    attend<float>(context, to, log_sum, arrays.in(query, counts.query), arrays.in(key, counts.key),
-                  arrays.in(value, counts.value), sizes);
-    arrays.round(out, to, counts.out);
-  } else {
+  if constexpr (std::is_same_v<T, double>) {
     throw Error("cuda: attention of float64 is composed");
+  } else {
+    took_algorithm(context, decision, "fused");
+    run_forward<T>(context, {out, log_sum, query, key, value},
+                   sizes_of(sizes, packs<T>(sizes, {out, query, key, value})));
   }
 }
 
@@ -103,26 +93,15 @@ template <class T>
 void attend_backward(Context& context, T* grad_query, T* grad_key, T* grad_value, const T* grad_out, const T* query,
                      const T* key, const T* value, const T* out, const Scalar<T>* log_sum,
                      const ScaledDotProduct& sizes) {
-  if constexpr (std::is_same_v<T, float>) {
-    took_algorithm(context, decision, "fused");
-    const Sizes own = sizes_of(sizes, packs(sizes, {grad_query, grad_key, grad_value, grad_out, query, key, value}));
-    const Scratch inner(context, static_cast<std::size_t>(sizes.heads * sizes.queries) * sizeof(float));
-    run_inner(context, inner.as<float>(), grad_out, out, own);
-    run_backward(context, {grad_query, grad_key, grad_value, grad_out, query, key, value, log_sum, inner.as<float>()},
-                 own);
-  } else if constexpr (is_half<T>) {
-    const Counts counts(sizes);
-    InFloat arrays(context);
-    float *const to_query = arrays.out(grad_query, counts.query), *const to_key = arrays.out(grad_key, counts.key),
-                 *const to_value = arrays.out(grad_value, counts.value);
-    attend_backward<float>(context, to_query, to_key, to_value, arrays.in(grad_out, counts.out),
-                           arrays.in(query, counts.query), arrays.in(key, counts.key), arrays.in(value, counts.value),
-                           arrays.in(out, counts.out), log_sum, sizes);
-    arrays.round(grad_query, to_query, counts.query);
-    arrays.round(grad_key, to_key, counts.key);
-    arrays.round(grad_value, to_value, counts.value);
-  } else {
+  if constexpr (std::is_same_v<T, double>) {
     throw Error("cuda: attention of float64 is composed");
+  } else {
+    took_algorithm(context, decision, "fused");
+    const Sizes own = sizes_of(sizes, packs<T>(sizes, {grad_query, grad_key, grad_value, grad_out, query, key, value}));
+    const Scratch inner(context, static_cast<std::size_t>(sizes.heads * sizes.queries) * sizeof(float));
+    run_inner<T>(context, inner.as<float>(), grad_out, out, own);
+    run_backward<T>(context,
+                    {grad_query, grad_key, grad_value, grad_out, query, key, value, log_sum, inner.as<float>()}, own);
   }
 }
 

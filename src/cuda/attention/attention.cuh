@@ -34,13 +34,31 @@ void with_width(int width, const Body& body) {
     body(std::integral_constant<int, 128>{});
 }
 
+/// The same for 16-bit elements.
+template <class Body>
+void with_half_width(int width, const Body& body) {
+  if (width <= 32)
+    body(std::integral_constant<int, 32>{});
+  else if (width <= 64)
+    body(std::integral_constant<int, 64>{});
+  else if (width <= 96)
+    body(std::integral_constant<int, 96>{});
+  else
+    body(std::integral_constant<int, 128>{});
+}
+
 /// The most shared memory that a block of these sizes needs, in bytes.
+template <class T>
 std::size_t forward_shared(const Context& context, const Sizes& sizes);
+template <class T>
 std::size_t backward_shared(const Context& context, const Sizes& sizes);
 
-void run_forward(const Context& context, const Forward& pass, const Sizes& sizes);
+template <class T>
+void run_forward(const Context& context, const Forward<T>& pass, const Sizes& sizes);
 /// inner [heads, queries]: the products of rows of grad and of the result, for backward.
-void run_inner(const Context& context, float* inner, const float* grad, const float* out, const Sizes& sizes);
-void run_backward(const Context& context, const Backward& pass, const Sizes& sizes);
+template <class T>
+void run_inner(const Context& context, float* inner, const T* grad, const T* out, const Sizes& sizes);
+template <class T>
+void run_backward(const Context& context, const Backward<T>& pass, const Sizes& sizes);
 
 }  // namespace tern::cuda::scaled_dot_product

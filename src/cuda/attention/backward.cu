@@ -5,22 +5,6 @@
 namespace tern::cuda::scaled_dot_product {
 namespace {
 
-template <class Tile, int Width, int Step, int Warps, int Stages, int Resident>
-struct Shape : BackwardShape<Tile, Width, Step, Warps, Stages> {
-  using Base = BackwardShape<Tile, Width, Step, Warps, Stages>;
-
-  static void run(const Context& context, const Backward& pass, const Sizes& sizes) {
-    constexpr auto kernel = backward_kernel<Tile, Width, Step, Warps, Stages, Resident>;
-    const bool of_keys = pass.grad_key != nullptr || pass.grad_value != nullptr;
-    const auto blocks = [&](bool wanted, std::int64_t count) {
-      return wanted ? static_cast<unsigned>(sizes.heads * ceil_div(count, Base::rows)) : 0u;
-    };
-    const unsigned key_blocks = blocks(of_keys, sizes.keys);
-    launch(context, Grid(key_blocks + blocks(pass.grad_query != nullptr, sizes.queries), Base::threads, Base::bytes),
-           kernel, pass, sizes, static_cast<int>(key_blocks));
-  }
-};
-
 /// As in forward.cu. With causal attention half of a block's scores are masked.
 template <class Body>
 void with_shape(const Context& context, const Sizes& sizes, const Body& body) {
@@ -30,33 +14,41 @@ void with_shape(const Context& context, const Sizes& sizes, const Body& body) {
   with_width(std::max(sizes.width, sizes.values), [&](auto width) {
     constexpr int W = width;
     if constexpr (W == 128) {
-      tensor ? body(Shape<TensorTile<1>, W, 32, 4, 1, 2>{}) : body(Shape<FusedTile<4>, W, 32, 4, 1, 2>{});
+      tensor ? body(BackwardLaunch<TensorTile<1>, W, 32, 4, 1, 2>{})
+             : body(BackwardLaunch<FusedTile<4>, W, 32, 4, 1, 2>{});
     } else if constexpr (W == 64) {
       if (tensor)
-        large ? body(Shape<TensorTile<2>, W, 32, 4, 1, 2>{}) : body(Shape<TensorTile<1>, W, 32, 4, 2, 3>{});
+        large ? body(BackwardLaunch<TensorTile<2>, W, 32, 4, 1, 2>{})
+              : body(BackwardLaunch<TensorTile<1>, W, 32, 4, 2, 3>{});
       else
-        large ? body(Shape<FusedTile<8>, W, 32, 4, 1, 2>{}) : body(Shape<FusedTile<4>, W, 64, 4, 1, 2>{});
+        large ? body(BackwardLaunch<FusedTile<8>, W, 32, 4, 1, 2>{})
+              : body(BackwardLaunch<FusedTile<4>, W, 64, 4, 1, 2>{});
     } else if (tensor) {
-      large ? body(Shape<TensorTile<2>, W, 64, 4, 1, 2>{}) : body(Shape<TensorTile<1>, W, 64, 4, 2, 3>{});
+      large ? body(BackwardLaunch<TensorTile<2>, W, 64, 4, 1, 2>{})
+            : body(BackwardLaunch<TensorTile<1>, W, 64, 4, 2, 3>{});
     } else {
-      large ? body(Shape<FusedTile<8, 1>, W, 64, 4, 1, 2>{}) : body(Shape<FusedTile<4>, W, 64, 4, 1, 2>{});
+      large ? body(BackwardLaunch<FusedTile<8, 1>, W, 64, 4, 1, 2>{})
+            : body(BackwardLaunch<FusedTile<4>, W, 64, 4, 1, 2>{});
     }
   });
 }
 
 }  // namespace
 
-std::size_t backward_shared(const Context& context, const Sizes& sizes) {
+template <>
+std::size_t backward_shared<float>(const Context& context, const Sizes& sizes) {
   std::size_t bytes = 0;
   with_shape(context, sizes, [&](auto shape) { bytes = shape.bytes; });
   return bytes;
 }
 
-void run_backward(const Context& context, const Backward& pass, const Sizes& sizes) {
+template <>
+void run_backward<float>(const Context& context, const Backward<float>& pass, const Sizes& sizes) {
   with_shape(context, sizes, [&](auto shape) { shape.run(context, pass, sizes); });
 }
 
-void run_inner(const Context& context, float* inner, const float* grad, const float* out, const Sizes& sizes) {
+template <>
+void run_inner<float>(const Context& context, float* inner, const float* grad, const float* out, const Sizes& sizes) {
   const std::int64_t rows = static_cast<std::int64_t>(sizes.heads) * sizes.queries;
   const bool packs = sizes.values % 4 == 0 && aligned<4>(grad) && aligned<4>(out);
   launch(context, Grid(static_cast<unsigned>(ceil_div(rows, 128)), 128), inner_kernel, inner, grad, out, rows,

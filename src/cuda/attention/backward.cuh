@@ -3,7 +3,7 @@
 // loop over the queries, for the gradients of keys and values; the others own rows of queries and loop over the keys.
 // Every sum has one block and one order.
 
-#include "cuda/attention/tiles.cuh"
+#include "cuda/attention/half_tiles.cuh"
 
 namespace tern::cuda::scaled_dot_product {
 
@@ -34,9 +34,10 @@ inline __global__ void inner_kernel(float* inner, const float* grad, const float
 template <class Tile, int Width, int Step, int Warps, int Stages>
 struct BackwardShape {
   static constexpr int rows = Warps * Tile::warp_rows, threads = 32 * Warps;
-  static constexpr int own = rows * pitch<Width>, other = Step * pitch<Width>;
-  static constexpr std::size_t bytes =
-      sizeof(float) * (2 * own + 2 * Stages * other + rows * Tile::template stage_pitch<Step> + 2 * Stages * Step);
+  using Element = typename Tile::Element;
+  static constexpr int own = rows * pitch<Width, Element>, other = Step * pitch<Width, Element>;
+  static constexpr std::size_t bytes = sizeof(Element) * (2 * own + 2 * Stages * other) +
+                                       sizeof(float) * (rows * Tile::template stage_pitch<Step> + 2 * Stages * Step);
 };
 
 /// A warp's rows from `mine` on, of the keys (OfKeys) or of the queries, and `Step` of the `count` others from `begin`
@@ -102,24 +103,27 @@ __device__ __forceinline__ void copy_columns(float* to, const float* log_sum, co
 
 /// The rows from `first` on, of the keys (OfKeys) or of the queries.
 template <bool OfKeys, class Tile, int Width, int Step, int Warps, int Stages>
-__device__ __forceinline__ void differentiate(const Backward& pass, const Sizes& sizes, int head, int first,
-                                              float* shared) {
+__device__ __forceinline__ void differentiate(const Backward<typename Tile::Element>& pass, const Sizes& sizes,
+                                              int head, int first, float* shared) {
+  using Element = typename Tile::Element;
   using Shape = BackwardShape<Tile, Width, Step, Warps, Stages>;
   constexpr int rows = Shape::rows, threads = Shape::threads;
   // Scores are `own` times `other`, gradients of weights `own_value` times `other_value`.
-  float *const own = shared, *const own_value = own + Shape::own, *const others = own_value + Shape::own,
-               *const of_columns = others + 2 * Stages * Shape::other;
+  auto* const own = reinterpret_cast<Element*>(shared);
+  Element *const own_value = own + Shape::own, *const others = own_value + Shape::own;
+  auto* const of_columns = reinterpret_cast<float*>(others + 2 * Stages * Shape::other);
+  constexpr int distance = pitch<Width, Element>;
   const int warp = static_cast<int>(threadIdx.x) / 32, mine = first + warp * Tile::warp_rows;
   float* const stage = of_columns + 2 * Stages * Step + warp * Tile::warp_rows * Tile::template stage_pitch<Step>;
   const auto matrix = [&](auto* from, int count, int width) {
     return from + static_cast<std::int64_t>(head) * count * width;
   };
-  const float *const query = matrix(pass.query, sizes.queries, sizes.width),
-                     *const grad = matrix(pass.grad, sizes.queries, sizes.values),
-                     *const key = matrix(pass.key, sizes.keys, sizes.width),
-                     *const value = matrix(pass.value, sizes.keys, sizes.values),
-                     *const log_sum = matrix(pass.log_sum, sizes.queries, 1),
-                     *const inner = matrix(pass.inner, sizes.queries, 1);
+  const Element *const query = matrix(pass.query, sizes.queries, sizes.width),
+                       *const grad = matrix(pass.grad, sizes.queries, sizes.values),
+                       *const key = matrix(pass.key, sizes.keys, sizes.width),
+                       *const value = matrix(pass.value, sizes.keys, sizes.values);
+  const float *const log_sum = matrix(pass.log_sum, sizes.queries, 1), *const inner =
+                                                                           matrix(pass.inner, sizes.queries, 1);
   const int own_count = OfKeys ? sizes.keys : sizes.queries, count = OfKeys ? sizes.queries : sizes.keys;
   int begin = 0, end = count;
   if (sizes.causal) {
@@ -128,7 +132,7 @@ __device__ __forceinline__ void differentiate(const Backward& pass, const Sizes&
   }
 
   const auto load = [&](int from) {
-    float* const to = others + from / Step % Stages * 2 * Shape::other;
+    Element* const to = others + from / Step % Stages * 2 * Shape::other;
     copy_tile<Step, Width, threads>(to, OfKeys ? query : key, from, count, sizes.width, sizes.packs);
     copy_tile<Step, Width, threads>(to + Shape::other, OfKeys ? grad : value, from, count, sizes.values, sizes.packs);
     if constexpr (OfKeys) copy_columns<Step>(of_columns + from / Step % Stages * 2 * Step, log_sum, inner, from, count);
@@ -165,20 +169,20 @@ __device__ __forceinline__ void differentiate(const Backward& pass, const Sizes&
     }
     await_copies<Stages - 1>();
     __syncthreads();
-    const float* const other = others + begin / Step % Stages * 2 * Shape::other;
-    const float* const other_value = other + Shape::other;
+    const Element* const other = others + begin / Step % Stages * 2 * Shape::other;
+    const Element* const other_value = other + Shape::other;
     const float* const columns = of_columns + begin / Step % Stages * 2 * Step;
     const Window<OfKeys, Tile, Step> window{mine, begin, count, sizes.causal};
     if (window.sees()) {
       typename Tile::template Sums<Step> weights, grads;
-      Tile::template scores<Step, Width>(weights, own + warp * Tile::warp_rows * pitch<Width>, other);
+      Tile::template scores<Step, Width>(weights, own + warp * Tile::warp_rows * distance, other);
       scale_scores<Tile>(weights, sizes.scale);
       window.weigh(weights, row_log, columns);
       if constexpr (OfKeys) {
         Tile::template stage<Step>(stage, weights);
         Tile::template add<Step, Width>(value_sums, weights, stage, other_value);
       }
-      Tile::template scores<Step, Width>(grads, own_value + warp * Tile::warp_rows * pitch<Width>, other_value);
+      Tile::template scores<Step, Width>(grads, own_value + warp * Tile::warp_rows * distance, other_value);
       window.pass(grads, weights, stage, row_inner, columns + Step);
       Tile::template stage<Step>(stage, grads);
       Tile::template add<Step, Width>(sums, grads, stage, other);
@@ -189,7 +193,7 @@ __device__ __forceinline__ void differentiate(const Backward& pass, const Sizes&
       commit_copies();
     }
   }
-  float* const to = OfKeys ? pass.grad_key : pass.grad_query;
+  Element* const to = OfKeys ? pass.grad_key : pass.grad_query;
   if (to != nullptr)
     write_rows<Tile, Width>(matrix(to, own_count, sizes.width), sums, mine, own_count, sizes.width, sizes.packs,
                             [&](int) { return sizes.scale; });
@@ -201,7 +205,8 @@ __device__ __forceinline__ void differentiate(const Backward& pass, const Sizes&
 
 /// The first `key_blocks` blocks own keys, the others queries; those with the most work come first.
 template <class Tile, int Width, int Step, int Warps, int Stages, int Resident>
-__global__ void __launch_bounds__(32 * Warps, Resident) backward_kernel(Backward pass, Sizes sizes, int key_blocks) {
+__global__ void __launch_bounds__(32 * Warps, Resident)
+    backward_kernel(Backward<typename Tile::Element> pass, Sizes sizes, int key_blocks) {
   begin_kernel();
   extern __shared__ __align__(16) float shared[];
   constexpr int rows = Warps * Tile::warp_rows;
@@ -217,5 +222,21 @@ __global__ void __launch_bounds__(32 * Warps, Resident) backward_kernel(Backward
   const int tile = sizes.causal ? tiles - 1 - rest / sizes.heads : rest % tiles;
   differentiate<false, Tile, Width, Step, Warps, Stages>(pass, sizes, head, tile * rows, shared);
 }
+
+template <class Tile, int Width, int Step, int Warps, int Stages, int Resident>
+struct BackwardLaunch : BackwardShape<Tile, Width, Step, Warps, Stages> {
+  using Base = BackwardShape<Tile, Width, Step, Warps, Stages>;
+
+  static void run(const Context& context, const Backward<typename Tile::Element>& pass, const Sizes& sizes) {
+    constexpr auto kernel = backward_kernel<Tile, Width, Step, Warps, Stages, Resident>;
+    const bool of_keys = pass.grad_key != nullptr || pass.grad_value != nullptr;
+    const auto blocks = [&](bool wanted, std::int64_t count) {
+      return wanted ? static_cast<unsigned>(sizes.heads * ceil_div(count, Base::rows)) : 0u;
+    };
+    const unsigned key_blocks = blocks(of_keys, sizes.keys);
+    launch(context, Grid(key_blocks + blocks(pass.grad_query != nullptr, sizes.queries), Base::threads, Base::bytes),
+           kernel, pass, sizes, static_cast<int>(key_blocks));
+  }
+};
 
 }  // namespace tern::cuda::scaled_dot_product

@@ -2,42 +2,61 @@
 // The forward pass of attention: a block owns some rows of queries and loops over blocks of keys, keeping each row's
 // largest score and sum so far (Milakov and Gimelshein, 2018; Dao and others, 2022). No scores are stored.
 
-#include "cuda/attention/tiles.cuh"
+#include <cmath>
+#include <type_traits>
+
+#include "cuda/attention/half_tiles.cuh"
+#include "tern/core/dtype.hpp"
 
 namespace tern::cuda::scaled_dot_product {
 
-template <class Tile, int Width, int Keys, int Warps>
+template <class Tile, int Width, int Keys, int Warps, int Stages>
 constexpr std::size_t forward_bytes() {
   constexpr int rows = Warps * Tile::warp_rows;
-  return sizeof(float) * ((rows + 2 * Keys) * pitch<Width> + rows * Tile::template stage_pitch<Keys>);
+  using Element = typename Tile::Element;
+  return sizeof(Element) * ((rows + 2 * Stages * Keys) * pitch<Width, Element>)+sizeof(float) * rows *
+         Tile::template stage_pitch<Keys>;
 }
 
-template <class Tile, int Width, int Keys, int Warps, int Resident>
-__global__ void __launch_bounds__(32 * Warps, Resident) forward_kernel(Forward pass, Sizes sizes, float shift) {
+/// With one stage, keys and values are copied while the others are used; with two, the next of both.
+template <class Tile, int Width, int Keys, int Warps, int Resident, int Stages>
+__global__ void __launch_bounds__(32 * Warps, Resident)
+    forward_kernel(Forward<typename Tile::Element> pass, Sizes sizes, float shift) {
   begin_kernel();
+  using Element = typename Tile::Element;
+  constexpr int distance = pitch<Width, Element>;
   extern __shared__ __align__(16) float shared[];
   constexpr int rows = Warps * Tile::warp_rows, threads = 32 * Warps;
-  float *const queries = shared, *const keys = queries + rows * pitch<Width>,
-               *const values = keys + Keys * pitch<Width>;
+  auto* const queries = reinterpret_cast<Element*>(shared);
+  Element *const all_keys = queries + rows * distance, *const all_values = all_keys + Stages * Keys * distance;
   const int warp = static_cast<int>(threadIdx.x) / 32, tiles = (sizes.queries + rows - 1) / rows;
-  float* const stage = values + Keys * pitch<Width> + warp * Tile::warp_rows * Tile::template stage_pitch<Keys>;
+  float* const stage = reinterpret_cast<float*>(all_values + Stages * Keys * distance) +
+                       warp * Tile::warp_rows * Tile::template stage_pitch<Keys>;
   // Rows that see the most keys come first.
   const int block = static_cast<int>(blockIdx.x), head = sizes.causal ? block % sizes.heads : block / tiles;
   const int first = (sizes.causal ? tiles - 1 - block / sizes.heads : block % tiles) * rows;
   const int own = first + warp * Tile::warp_rows, seen = sizes.causal ? min(sizes.keys, first + rows) : sizes.keys;
-  const auto matrix = [&](const float* from, int count, int width) {
+  const auto matrix = [&](const Element* from, int count, int width) {
     return from + static_cast<std::int64_t>(head) * count * width;
   };
-  const float* const key = matrix(pass.key, sizes.keys, sizes.width);
-  const float* const value = matrix(pass.value, sizes.keys, sizes.values);
+  const Element* const key = matrix(pass.key, sizes.keys, sizes.width);
+  const Element* const value = matrix(pass.value, sizes.keys, sizes.values);
 
   copy_tile<rows, Width, threads>(queries, matrix(pass.query, sizes.queries, sizes.width), first, sizes.queries,
                                   sizes.width, sizes.packs);
-  copy_tile<Keys, Width, threads>(keys, key, 0, sizes.keys, sizes.width, sizes.packs);
+  const auto copy_keys = [&](int from) {
+    copy_tile<Keys, Width, threads>(all_keys + from / Keys % Stages * Keys * distance, key, from, sizes.keys,
+                                    sizes.width, sizes.packs);
+  };
+  const auto copy_values = [&](int from) {
+    copy_tile<Keys, Width, threads>(all_values + from / Keys % Stages * Keys * distance, value, from, sizes.keys,
+                                    sizes.values, sizes.packs);
+  };
+  copy_keys(0);
+  if constexpr (Stages == 1) commit_copies();
+  copy_values(0);
   commit_copies();
-  copy_tile<Keys, Width, threads>(values, value, 0, sizes.keys, sizes.values, sizes.packs);
-  commit_copies();
-  await_copies<1>();
+  await_copies<Stages == 1 ? 1 : 0>();
   __syncthreads();
   prepare_tile<Tile, rows, Width, threads>(queries);
 
@@ -52,15 +71,25 @@ __global__ void __launch_bounds__(32 * Warps, Resident) forward_kernel(Forward p
   }
 #pragma unroll 1
   for (int begin = 0; begin < seen; begin += Keys) {
-    await_copies<1>();
+    await_copies<Stages == 1 ? 1 : 0>();
     __syncthreads();
+    const bool more = begin + Keys < seen;
+    if constexpr (Stages > 1) {
+      if (more) copy_keys(begin + Keys), copy_values(begin + Keys);
+      commit_copies();
+    }
+    const Element *const keys = all_keys + begin / Keys % Stages * Keys * distance, *const values =
+                                                                                        all_values + begin / Keys %
+                                                                                                         Stages * Keys *
+                                                                                                         distance;
     const bool sees = !sizes.causal || begin < own + Tile::warp_rows;  // the same for all lanes
     typename Tile::template Sums<Keys> weights;
-    if (sees) Tile::template scores<Keys, Width>(weights, queries + warp * Tile::warp_rows * pitch<Width>, keys);
-    __syncthreads();
-    if (begin + Keys < seen)
-      copy_tile<Keys, Width, threads>(keys, key, begin + Keys, sizes.keys, sizes.width, sizes.packs);
-    commit_copies();
+    if (sees) Tile::template scores<Keys, Width>(weights, queries + warp * Tile::warp_rows * distance, keys);
+    if constexpr (Stages == 1) {
+      __syncthreads();
+      if (more) copy_keys(begin + Keys);
+      commit_copies();
+    }
     if (sees) {
       scale_scores<Tile>(weights, sizes.scale);
       if (begin + Keys > sizes.keys || (sizes.causal && begin + Keys > own + 1)) {  // not every row sees every key
@@ -94,13 +123,16 @@ __global__ void __launch_bounds__(32 * Warps, Resident) forward_kernel(Forward p
       }
       Tile::template stage<Keys>(stage, weights);
     }
-    await_copies<1>();
-    __syncthreads();
+    if constexpr (Stages == 1) {
+      await_copies<1>();
+      __syncthreads();
+    }
     if (sees) Tile::template add<Keys, Width>(sums, weights, stage, values);
-    __syncthreads();
-    if (begin + Keys < seen)
-      copy_tile<Keys, Width, threads>(values, value, begin + Keys, sizes.keys, sizes.values, sizes.packs);
-    commit_copies();
+    if constexpr (Stages == 1) {
+      __syncthreads();
+      if (more) copy_values(begin + Keys);
+      commit_copies();
+    }
   }
 #pragma unroll
   for (int i = 0; i < Tile::rows; ++i) {
@@ -112,5 +144,20 @@ __global__ void __launch_bounds__(32 * Warps, Resident) forward_kernel(Forward p
   write_rows<Tile, Width>(pass.out + static_cast<std::int64_t>(head) * sizes.queries * sizes.values, sums, own,
                           sizes.queries, sizes.values, sizes.packs, [&](int i) { return 1 / total[i]; });
 }
+
+template <class Tile, int Width, int Keys, int Warps, int Resident, int Stages = 1>
+struct ForwardShape {
+  using Element = typename Tile::Element;
+  static constexpr int rows = Warps * Tile::warp_rows;
+  static constexpr std::size_t bytes = forward_bytes<Tile, Width, Keys, Warps, Stages>();
+
+  static void run(const Context& context, const Forward<Element>& pass, const Sizes& sizes) {
+    constexpr auto kernel = forward_kernel<Tile, Width, Keys, Warps, Resident, Stages>;
+    const auto blocks = static_cast<unsigned>(sizes.heads * ceil_div(sizes.queries, rows));
+    // At most a power of two of keys are summed. float16 has no exponents for smaller weights, and its sums need none.
+    const auto shift = std::is_same_v<Element, Float16> ? 0.0f : static_cast<float>(std::ceil(std::log2(sizes.keys)));
+    launch(context, Grid(blocks, 32 * Warps, bytes), kernel, pass, sizes, shift);
+  }
+};
 
 }  // namespace tern::cuda::scaled_dot_product

@@ -13,14 +13,18 @@ struct Sizes {
   bool packs = false;  ///< every row of every array is a multiple of 16 bytes
 };
 
+template <class T>
 struct Forward {
-  float *out, *log_sum;
-  const float *query, *key, *value;
+  T* out;
+  float* log_sum;
+  const T *query, *key, *value;
 };
 
+template <class T>
 struct Backward {
-  float *grad_query, *grad_key, *grad_value;
-  const float *grad, *query, *key, *value, *log_sum, *inner;  ///< inner: per row, the product of grad and the result
+  T *grad_query, *grad_key, *grad_value;
+  const T *grad, *query, *key, *value;
+  const float *log_sum, *inner;  ///< inner: per row, the product of grad and the result
 };
 
 }  // namespace tern::cuda::scaled_dot_product

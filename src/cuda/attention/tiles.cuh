@@ -4,6 +4,7 @@
 // results, so data about a row stay in one thread.
 
 #include <cstdint>
+#include <type_traits>
 
 #include "cuda/async_copy.cuh"
 #include "cuda/attention/sizes.cuh"
@@ -13,8 +14,8 @@ namespace tern::cuda::scaled_dot_product {
 
 inline constexpr float log2_e = 1.44269504f, ln_2 = 0.693147181f;
 /// The distance between rows in shared memory, so that adjacent rows start 4 banks apart.
-template <int Width>
-inline constexpr int pitch = Width + 4;
+template <int Width, class Element = float>
+inline constexpr int pitch = Width + 16 / static_cast<int>(sizeof(Element));
 
 __device__ __forceinline__ float power_of_2(float exponent) {
   float result;
@@ -57,6 +58,7 @@ __device__ __forceinline__ void copy_tile(float* to, const float* from, int firs
 /// Uses fused multiply-adds. A warp's lanes are 4 x 8; its rows are those of a tile of 4 * Rows.
 template <int Rows, int Unroll = 2>
 struct FusedTile {
+  using Element = float;
   static constexpr int rows = Rows, warp_rows = 4 * Rows, lanes_per_row = 8;
   static constexpr bool staged = true;  ///< weights pass through shared memory
   template <int Columns>
@@ -154,6 +156,7 @@ struct FusedTile {
 /// sum over k in another order: the tensor cores' k of t and t + 4 are columns 2t and 2t + 1.
 template <int Tiles>
 struct TensorTile {
+  using Element = float;
   static constexpr int rows = 2 * Tiles, warp_rows = 16 * Tiles, lanes_per_row = 4;
   static constexpr bool staged = false;
   template <int>
@@ -260,8 +263,8 @@ __device__ __forceinline__ float over_row(float value, Join join) {
 
 /// Rounds a block's own rows to the tile's factor format, unless that is float32.
 template <class Tile, int Rows, int Width, int Threads>
-__device__ __forceinline__ void prepare_tile(float* tile) {
-  if constexpr (!Tile::staged) {
+__device__ __forceinline__ void prepare_tile(typename Tile::Element* tile) {
+  if constexpr (!Tile::staged && std::is_same_v<typename Tile::Element, float>) {
 #pragma unroll 4
     for (int i = static_cast<int>(threadIdx.x); i < Rows * Width / 4; i += Threads) {
       float4& four = *reinterpret_cast<float4*>(tile + i / (Width / 4) * pitch<Width> + i % (Width / 4) * 4);

@@ -1,0 +1,78 @@
+#include "cuda/attention/attention.cuh"
+#include "cuda/attention/backward.cuh"
+#include "cuda/elementwise.cuh"
+
+namespace tern::cuda::scaled_dot_product {
+namespace {
+
+/// As in forward.cu.
+template <class T, class Body>
+void with_shape(const Sizes& sizes, const Body& body) {
+  const double filled = fill(sizes, sizes.queries, 128) + fill(sizes, sizes.keys, 128);
+  const bool large = filled >= (sizes.causal ? 4 : 1.9);
+  with_half_width(std::max(sizes.width, sizes.values), [&](auto width) {
+    constexpr int W = width;
+    if constexpr (W > 64)
+      body(BackwardLaunch<HalfTile<T, 1>, W, 32, 4, 2, 2>{});
+    else if constexpr (W == 64)
+      large ? body(BackwardLaunch<HalfTile<T, 2>, W, 32, 4, 2, 2>{})
+            : body(BackwardLaunch<HalfTile<T, 1>, W, 32, 4, 2, 3>{});
+    else
+      large ? body(BackwardLaunch<HalfTile<T, 2>, W, 64, 4, 2, 2>{})
+            : body(BackwardLaunch<HalfTile<T, 1>, W, 64, 4, 2, 3>{});
+  });
+}
+
+/// As inner_kernel: eight lanes per row.
+template <class T>
+__global__ void half_inner_kernel(float* inner, const T* grad, const T* out, std::int64_t rows, int width, bool packs) {
+  begin_kernel();
+  const std::int64_t row = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / 8;
+  const int lane = static_cast<int>(threadIdx.x) % 8;
+  float sum = 0;
+  if (row < rows) {
+    grad += row * width, out += row * width;
+    if (packs) {
+      for (int i = lane * 8; i < width; i += 64) {
+        const Pack<float, 8> left = load<8>(grad + i), right = load<8>(out + i);
+#pragma unroll
+        for (int part = 0; part < 8; ++part) sum = fmaf(left.value[part], right.value[part], sum);
+      }
+    } else {
+      for (int i = lane; i < width; i += 8) sum = fmaf(widened(grad[i]), widened(out[i]), sum);
+    }
+  }
+#pragma unroll
+  for (int distance = 1; distance < 8; distance *= 2) sum += __shfl_xor_sync(~0u, sum, distance);
+  if (row < rows && lane == 0) inner[row] = sum;
+}
+
+}  // namespace
+
+template <class T>
+std::size_t backward_shared(const Context&, const Sizes& sizes) {
+  std::size_t bytes = 0;
+  with_shape<T>(sizes, [&](auto shape) { bytes = shape.bytes; });
+  return bytes;
+}
+template std::size_t backward_shared<BFloat16>(const Context&, const Sizes&);
+template std::size_t backward_shared<Float16>(const Context&, const Sizes&);
+
+template <class T>
+void run_backward(const Context& context, const Backward<T>& pass, const Sizes& sizes) {
+  with_shape<T>(sizes, [&](auto shape) { shape.run(context, pass, sizes); });
+}
+template void run_backward(const Context&, const Backward<BFloat16>&, const Sizes&);
+template void run_backward(const Context&, const Backward<Float16>&, const Sizes&);
+
+template <class T>
+void run_inner(const Context& context, float* inner, const T* grad, const T* out, const Sizes& sizes) {
+  const std::int64_t rows = static_cast<std::int64_t>(sizes.heads) * sizes.queries;
+  const bool packs = sizes.values % 8 == 0 && aligned<8>(grad) && aligned<8>(out);
+  launch(context, Grid(static_cast<unsigned>(ceil_div(rows * 8, 256)), 256), half_inner_kernel<T>, inner, grad, out,
+         rows, sizes.values, packs);
+}
+template void run_inner(const Context&, float*, const BFloat16*, const BFloat16*, const Sizes&);
+template void run_inner(const Context&, float*, const Float16*, const Float16*, const Sizes&);
+
+}  // namespace tern::cuda::scaled_dot_product
