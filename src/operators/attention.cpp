@@ -34,21 +34,71 @@ bool fuses(const kernels::ScaledDotProduct& sizes, DType dtype) {
   return result;
 }
 
-// Runs these kernels, with no scores in memory. `lead`: the leading dimensions of the result.
-Tensor fused(const Tensor& query, const Tensor& key, const Tensor& value, const Shape& lead,
-             const kernels::ScaledDotProduct& sizes) {
-  const auto whole = [&](const Tensor& x) {
-    Shape shape = lead;
+/// What the mode's kernels of that dtype read: tensors with all leading dimensions, and their strides.
+class Heads {
+ public:
+  Heads(const Shape& lead, DType dtype) : lead_(lead) {
+    bool takes = false;
+    where_it_runs(attention_name, [&] {
+      with_type(attention_name, dtype, [&]<class T>() {
+        const Call<T> call;
+        takes = call.table().attention.takes_strides(call.context());
+      });
+    });
+    strided_ = takes && lead.rank() <= 3;
+  }
+  std::int64_t middle() const { return size(2); }
+  std::int64_t inner() const { return size(1); }
+
+  Tensor whole(const Tensor& x) const {
+    Shape shape = lead_;
     shape.push_back(x.size(-2));
     shape.push_back(x.size(-1));
-    return x.detach().expand(shape).contiguous();
-  };
-  const Tensor whole_query = whole(query), whole_key = whole(key), whole_value = whole(value);
+    const Tensor all = x.detach().expand(shape);
+    return strided_ && (all.size(-1) == 1 || all.strides()[all.rank() - 1] == 1) ? all : all.contiguous();
+  }
+  /// A new tensor of `shape`; its heads lie in its rows where those of `like` do.
+  Tensor made(const Shape& shape, const Tensor& like) const {
+    const int rank = like.rank();
+    const bool in_rows = strided_ && rank > 2 && like.size(-3) > 1 && like.size(-2) > 1 &&
+                         like.strides()[rank - 3] > 0 && like.strides()[rank - 3] < like.strides()[rank - 2];
+    if (!in_rows) return Tensor(shape, like.dtype());
+    Shape strides = contiguous_strides(shape);
+    strides[rank - 3] = shape[rank - 1];
+    strides[rank - 2] = shape[rank - 3] * shape[rank - 1];
+    return {std::make_shared<Storage>(byte_count(shape, size_of(like.dtype()))), like.dtype(), shape, strides, 0};
+  }
+  /// Of what whole() or made() returned.
+  kernels::HeadStrides strides(const Tensor& x) const {
+    if (x.is_contiguous()) {
+      const std::int64_t head = x.size(-2) * x.size(-1);
+      return {head * inner() * middle(), head * inner(), head, x.size(-1)};
+    }
+    const auto stride = [&](int from_end) { return from_end > x.rank() ? 0 : x.strides()[x.rank() - from_end]; };
+    return {stride(5), stride(4), stride(3), stride(2)};
+  }
+
+ private:
+  std::int64_t size(int from_end) const { return from_end > lead_.rank() ? 1 : lead_[lead_.rank() - from_end]; }
+
+  Shape lead_;
+  bool strided_ = false;
+};
+
+// Runs these kernels, with no scores in memory. `lead`: the leading dimensions of the result.
+Tensor fused(const Tensor& query, const Tensor& key, const Tensor& value, const Shape& lead,
+             kernels::ScaledDotProduct sizes) {
+  const Heads heads(lead, query.dtype());
+  const Tensor whole_query = heads.whole(query), whole_key = heads.whole(key), whole_value = heads.whole(value);
+  sizes.middle = heads.middle(), sizes.inner = heads.inner();
+  sizes.query = heads.strides(whole_query), sizes.key = heads.strides(whole_key);
+  sizes.value = heads.strides(whole_value);
   Shape shape = lead;
   shape.push_back(sizes.queries);
   shape.push_back(sizes.values);
   const bool records = recording(query, key, value);
-  Tensor out(shape, query.dtype());
+  Tensor out = heads.made(shape, whole_query);
+  sizes.out = heads.strides(out);
   Tensor log_sum = records ? Tensor({sizes.heads, sizes.queries}, scalar_of(query.dtype())) : Tensor{};
   visit(attention_name, query.dtype(), [&]<class T>() {
     const Call<T> call;
@@ -57,31 +107,38 @@ Tensor fused(const Tensor& query, const Tensor& key, const Tensor& value, const 
                                      call.in(whole_key), call.in(whole_value), sizes);
   });
   if (records)
-    record(
-        attention_name, out, {query, key, value},
-        [query = Saved(whole_query), key = Saved(whole_key), value = Saved(whole_value), out = Saved(out),
-         log_sum = Saved(log_sum), query_needs = needs(query), key_needs = needs(key), value_needs = needs(value),
-         query_shape = query.shape(), key_shape = key.shape(), value_shape = value.shape(), sizes](const Tensor& grad) {
-          const auto gradient_if = [](bool needed, const Saved& of) {
-            return needed ? Tensor(of.get().shape(), of.get().dtype()) : Tensor{};
-          };
-          Tensor grad_query = gradient_if(query_needs, query), grad_key = gradient_if(key_needs, key),
-                 grad_value = gradient_if(value_needs, value);
-          const Tensor grad_out = grad.contiguous();
-          visit(attention_name, grad.dtype(), [&]<class T>() {
-            const Call<T> call;
-            call.flops(4 * pairs_of(sizes) * (sizes.width + sizes.values));
-            call.table().attention.attention_backward(call.context(), call.out(grad_query), call.out(grad_key),
-                                                      call.out(grad_value), call.in(grad_out), call.in(query.get()),
-                                                      call.in(key.get()), call.in(value.get()), call.in(out.get()),
-                                                      call.scalars_in(log_sum.get()), sizes);
-          });
-          const auto summed = [](const Tensor& gradient, const Shape& to) {
-            return gradient.defined() ? sum_to(gradient, to) : gradient;
-          };
-          return Gradients{summed(grad_query, query_shape), summed(grad_key, key_shape),
-                           summed(grad_value, value_shape)};
-        });
+    record(attention_name, out, {query, key, value},
+           [query = Saved(whole_query), key = Saved(whole_key), value = Saved(whole_value), out = Saved(out),
+            log_sum = Saved(log_sum), query_needs = needs(query), key_needs = needs(key), value_needs = needs(value),
+            query_shape = query.shape(), key_shape = key.shape(), value_shape = value.shape(), sizes,
+            heads](const Tensor& grad) {
+             const auto gradient_if = [&heads](bool needed, const Saved& of) {
+               return needed ? heads.made(of.get().shape(), of.get()) : Tensor{};
+             };
+             const auto strides_if = [&heads](const Tensor& of) {
+               return of.defined() ? heads.strides(of) : kernels::HeadStrides{};
+             };
+             Tensor grad_query = gradient_if(query_needs, query), grad_key = gradient_if(key_needs, key),
+                    grad_value = gradient_if(value_needs, value);
+             const Tensor grad_out = heads.whole(grad);
+             kernels::ScaledDotProduct own = sizes;
+             own.grad_out = heads.strides(grad_out);
+             own.grad_query = strides_if(grad_query), own.grad_key = strides_if(grad_key);
+             own.grad_value = strides_if(grad_value);
+             visit(attention_name, grad.dtype(), [&]<class T>() {
+               const Call<T> call;
+               call.flops(4 * pairs_of(sizes) * (sizes.width + sizes.values));
+               call.table().attention.attention_backward(call.context(), call.out(grad_query), call.out(grad_key),
+                                                         call.out(grad_value), call.in(grad_out), call.in(query.get()),
+                                                         call.in(key.get()), call.in(value.get()), call.in(out.get()),
+                                                         call.scalars_in(log_sum.get()), own);
+             });
+             const auto summed = [](const Tensor& gradient, const Shape& to) {
+               return gradient.defined() ? sum_to(gradient, to) : gradient;
+             };
+             return Gradients{summed(grad_query, query_shape), summed(grad_key, key_shape),
+                              summed(grad_value, value_shape)};
+           });
   return out;
 }
 

@@ -51,6 +51,8 @@ double weigh(double* weights, const Row<T>& row, const ScaledDotProduct& sizes) 
 
 bool fuses(const Context&, const ScaledDotProduct&) { return true; }
 
+bool takes_strides(const Context&) { return false; }
+
 template <class T>
 void attention(Context& context, T* out, Scalar<T>* log_sum, const T* query, const T* key, const T* value,
                const ScaledDotProduct& sizes) {
@@ -104,7 +106,10 @@ void attention_backward(Context& context, T* grad_query, T* grad_key, T* grad_va
 
 template <class T>
 kernels::Attention<T> attention() {
-  return {.fuses = fuses, .attention = attention<T>, .attention_backward = attention_backward<T>};
+  return {.fuses = fuses,
+          .takes_strides = takes_strides,
+          .attention = attention<T>,
+          .attention_backward = attention_backward<T>};
 }
 template kernels::Attention<float> attention<float>();
 template kernels::Attention<double> attention<double>();

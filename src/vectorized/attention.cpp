@@ -42,6 +42,8 @@ bool fuses(const Context& context, const ScaledDotProduct& sizes) {
   return false;
 }
 
+bool takes_strides(const Context&) { return false; }
+
 /// The parts of one thread's scratch, each on its own cache lines.
 template <class T>
 class Parts {
@@ -289,7 +291,10 @@ void attention_backward(Context& context, T* grad_query, T* grad_key, T* grad_va
 
 template <class T>
 kernels::Attention<T> attention() {
-  return {.fuses = fuses, .attention = attention<T>, .attention_backward = kernels::gradient<attention_backward<T>>()};
+  return {.fuses = fuses,
+          .takes_strides = takes_strides,
+          .attention = attention<T>,
+          .attention_backward = kernels::gradient<attention_backward<T>>()};
 }
 template kernels::Attention<float> attention<float>();
 template kernels::Attention<double> attention<double>();

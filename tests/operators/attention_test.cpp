@@ -1,4 +1,4 @@
-// Attention of 16-bit tensors over several tiles of queries and keys, which the catalogue samples in float32 alone.
+// Attention over several tiles of queries and keys in every layout and in 16 bits, which the catalogue samples less.
 
 #include <algorithm>
 #include <cmath>
@@ -19,13 +19,16 @@ struct Sizes {
   std::int64_t queries, keys, width, values;
 };
 
-/// The result, and the gradients of queries, keys and values.
+/// The result, and the gradients of queries, keys and values. `by_tokens`: all lie as a linear layer makes them, heads
+/// behind rows.
 std::vector<std::vector<double>> run(const std::string& mode, const std::vector<Tensor>& inputs, const Tensor& grad,
-                                     DType dtype, bool causal) {
+                                     DType dtype, bool causal, bool by_tokens) {
   const Device device{mode};
   std::vector<Tensor> own;
   for (const Tensor& input : inputs) own.push_back(input.to(dtype).detach().set_requires_grad());
-  const Tensor y = op::scaled_dot_product_attention(own[0], own[1], own[2], {.is_causal = causal});
+  const auto turned = [&](const Tensor& x) { return by_tokens ? x.transpose(-2, -3) : x; };
+  const Tensor y =
+      turned(op::scaled_dot_product_attention(turned(own[0]), turned(own[1]), turned(own[2]), {.is_causal = causal}));
   y.backward(grad.to(dtype));
   std::vector<std::vector<double>> results{y.detach().to(DType::float64).values()};
   for (const Tensor& input : own) results.push_back(input.grad().to(DType::float64).values());
@@ -50,33 +53,35 @@ void compare_with_float32(const std::string& mode, const std::vector<Sizes>& all
     return;
   }
   for (const Sizes& sizes : all)
-    for (const DType dtype : {DType::bfloat16, DType::float16})
+    for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16})
       for (const bool causal : {false, true}) {
+        const bool by_tokens = causal != (dtype == DType::bfloat16);
         Generator generator{5};
         const auto drawn = [&](std::int64_t rows, std::int64_t columns) {
           Shape shape = sizes.lead;
           shape.push_back(rows);
           shape.push_back(columns);
+          if (by_tokens) std::swap(shape[shape.rank() - 3], shape[shape.rank() - 2]);
           return randn(shape, generator).to(dtype).to(DType::float32);
         };
         const std::vector<Tensor> inputs{drawn(sizes.queries, sizes.width), drawn(sizes.keys, sizes.width),
                                          drawn(sizes.keys, sizes.values)};
         const Tensor grad = drawn(sizes.queries, sizes.values);
-        const auto got = run(mode, inputs, grad, dtype, causal);
-        const auto expected = run("sequential", inputs, grad, DType::float32, causal);
-        const double unit = dtype == DType::bfloat16 ? 0x1p-8 : 0x1p-11;
+        const auto got = run(mode, inputs, grad, dtype, causal, by_tokens);
+        const auto expected = run("sequential", inputs, grad, DType::float32, causal, by_tokens);
+        const double unit = dtype == DType::float32 ? 0x1p-18 : dtype == DType::bfloat16 ? 0x1p-8 : 0x1p-11;
         for (std::size_t i = 0; i < got.size(); ++i) {
           INFO(name_of(dtype) << ' ' << inputs[0].shape() << ' ' << inputs[1].shape() << (causal ? " causal" : "")
-                              << ", result " << i);
+                              << (by_tokens ? " by tokens" : "") << ", result " << i);
           CHECK(distance(got[i], expected[i]) < 3 * unit);
         }
-        CHECK(run(mode, inputs, grad, dtype, causal) == got);
+        CHECK(run(mode, inputs, grad, dtype, causal, by_tokens) == got);
       }
 }
 
 }  // namespace
 
-TEST_CASE("attention: 16 bits over several tiles agree with float32, in cuda", "[operators][cuda]") {
+TEST_CASE("attention: dtypes and layouts over several tiles agree, in cuda", "[operators][cuda]") {
   std::vector<Sizes> all{{{2}, 70, 130, 64, 64},   {{3}, 197, 197, 40, 48}, {{2}, 130, 77, 80, 80},
                          {{2}, 49, 49, 128, 72},   {{2}, 129, 65, 32, 24},  {{2}, 5, 67, 29, 3},
                          {{1}, 1, 577, 64, 64},    {{1}, 257, 200, 96, 96}, {{2, 2}, 66, 66, 72, 128},
@@ -85,7 +90,7 @@ TEST_CASE("attention: 16 bits over several tiles agree with float32, in cuda", "
   compare_with_float32("cuda", all);
 }
 
-TEST_CASE("attention: 16 bits agree with float32", "[operators]") {
+TEST_CASE("attention: dtypes and layouts agree", "[operators]") {
   for (const char* mode : {"sequential", "vectorized"})
     compare_with_float32(mode, {{{2}, 70, 130, 64, 64}, {{3}, 19, 33, 40, 48}, {{2}, 9, 7, 5, 3}});
 }

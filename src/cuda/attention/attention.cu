@@ -21,7 +21,12 @@ constexpr const char* decision = "attention";
 template <class T>
 bool packs(const ScaledDotProduct& sizes, std::initializer_list<const T*> arrays) {
   constexpr int packet = 16 / sizeof(T);
-  return sizes.width % packet == 0 && sizes.values % packet == 0 &&
+  const auto all = [&](const kernels::HeadStrides& of) {
+    return of.outer % packet == 0 && of.middle % packet == 0 && of.inner % packet == 0 && of.row % packet == 0;
+  };
+  return sizes.width % packet == 0 && sizes.values % packet == 0 && all(sizes.query) && all(sizes.key) &&
+         all(sizes.value) && all(sizes.out) && all(sizes.grad_query) && all(sizes.grad_key) && all(sizes.grad_value) &&
+         all(sizes.grad_out) &&
          std::all_of(arrays.begin(), arrays.end(), [](const T* array) { return aligned<packet>(array); });
 }
 
@@ -33,7 +38,17 @@ Sizes sizes_of(const ScaledDotProduct& sizes, bool packed) {
           .values = static_cast<int>(sizes.values),
           .causal = sizes.causal,
           .scale = static_cast<float>(sizes.scale),
-          .packs = packed};
+          .packs = packed,
+          .middle = static_cast<int>(sizes.middle),
+          .inner = static_cast<int>(sizes.inner),
+          .query = sizes.query,
+          .key = sizes.key,
+          .value = sizes.value,
+          .out = sizes.out,
+          .grad_query = sizes.grad_query,
+          .grad_key = sizes.grad_key,
+          .grad_value = sizes.grad_value,
+          .grad = sizes.grad_out};
 }
 
 /// Sizes and what else the choice reads.
@@ -77,6 +92,8 @@ bool fuses(const Context& context, const ScaledDotProduct& sizes) {
                         Problem{sizes, context.precision, element_of<T>});
 }
 
+bool takes_strides(const Context&) { return true; }
+
 template <class T>
 void attend(Context& context, T* out, Scalar<T>* log_sum, const T* query, const T* key, const T* value,
             const ScaledDotProduct& sizes) {
@@ -97,7 +114,8 @@ void attend_backward(Context& context, T* grad_query, T* grad_key, T* grad_value
     throw Error("cuda: attention of float64 is composed");
   } else {
     took_algorithm(context, decision, "fused");
-    const Sizes own = sizes_of(sizes, packs<T>(sizes, {grad_query, grad_key, grad_value, grad_out, query, key, value}));
+    const Sizes own =
+        sizes_of(sizes, packs<T>(sizes, {grad_query, grad_key, grad_value, grad_out, query, key, value, out}));
     const Scratch inner(context, static_cast<std::size_t>(sizes.heads * sizes.queries) * sizeof(float));
     run_inner<T>(context, inner.as<float>(), grad_out, out, own);
     run_backward<T>(context,
@@ -109,7 +127,10 @@ void attend_backward(Context& context, T* grad_query, T* grad_key, T* grad_value
 
 template <class T>
 kernels::Attention<T> attention() {
-  return {.fuses = fuses<T>, .attention = attend<T>, .attention_backward = attend_backward<T>};
+  return {.fuses = fuses<T>,
+          .takes_strides = takes_strides,
+          .attention = attend<T>,
+          .attention_backward = attend_backward<T>};
 }
 template kernels::Attention<float> attention<float>();
 template kernels::Attention<double> attention<double>();

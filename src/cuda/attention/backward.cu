@@ -50,9 +50,8 @@ void run_backward<float>(const Context& context, const Backward<float>& pass, co
 template <>
 void run_inner<float>(const Context& context, float* inner, const float* grad, const float* out, const Sizes& sizes) {
   const std::int64_t rows = static_cast<std::int64_t>(sizes.heads) * sizes.queries;
-  const bool packs = sizes.values % 4 == 0 && aligned<4>(grad) && aligned<4>(out);
-  launch(context, Grid(static_cast<unsigned>(ceil_div(rows, 128)), 128), inner_kernel, inner, grad, out, rows,
-         sizes.values, packs);
+  launch(context, Grid(static_cast<unsigned>(ceil_div(rows, 128)), 128), inner_kernel, inner, grad, out, rows, sizes,
+         sizes.packs);
 }
 
 }  // namespace tern::cuda::scaled_dot_product

@@ -9,12 +9,14 @@ namespace tern::cuda::scaled_dot_product {
 
 /// inner = sum of grad * out over each row of `width`; one thread per row. It adds in the order of FusedTile::scores,
 /// so that a row with all its weight on one key has a gradient of exactly 0. `packs`: rows are multiples of 16 bytes.
-inline __global__ void inner_kernel(float* inner, const float* grad, const float* out, std::int64_t rows, int width,
+inline __global__ void inner_kernel(float* inner, const float* grad, const float* out, std::int64_t rows, Sizes sizes,
                                     bool packs) {
   begin_kernel();
   const std::int64_t row = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (row >= rows) return;
-  grad += row * width, out += row * width;
+  const int width = sizes.values;
+  grad = sizes.of_head(grad, sizes.grad, static_cast<int>(row / sizes.queries)) + row % sizes.queries * sizes.grad.row;
+  out = sizes.of_head(out, sizes.out, static_cast<int>(row / sizes.queries)) + row % sizes.queries * sizes.out.row;
   float sum = 0;
   if (packs) {
 #pragma unroll 4
@@ -118,10 +120,10 @@ __device__ __forceinline__ void differentiate(const Backward<typename Tile::Elem
   const auto matrix = [&](auto* from, int count, int width) {
     return from + static_cast<std::int64_t>(head) * count * width;
   };
-  const Element *const query = matrix(pass.query, sizes.queries, sizes.width),
-                       *const grad = matrix(pass.grad, sizes.queries, sizes.values),
-                       *const key = matrix(pass.key, sizes.keys, sizes.width),
-                       *const value = matrix(pass.value, sizes.keys, sizes.values);
+  const Element *const query = sizes.of_head(pass.query, sizes.query, head),
+                       *const grad = sizes.of_head(pass.grad, sizes.grad, head),
+                       *const key = sizes.of_head(pass.key, sizes.key, head),
+                       *const value = sizes.of_head(pass.value, sizes.value, head);
   const float *const log_sum = matrix(pass.log_sum, sizes.queries, 1), *const inner =
                                                                            matrix(pass.inner, sizes.queries, 1);
   const int own_count = OfKeys ? sizes.keys : sizes.queries, count = OfKeys ? sizes.queries : sizes.keys;
@@ -133,12 +135,16 @@ __device__ __forceinline__ void differentiate(const Backward<typename Tile::Elem
 
   const auto load = [&](int from) {
     Element* const to = others + from / Step % Stages * 2 * Shape::other;
-    copy_tile<Step, Width, threads>(to, OfKeys ? query : key, from, count, sizes.width, sizes.packs);
-    copy_tile<Step, Width, threads>(to + Shape::other, OfKeys ? grad : value, from, count, sizes.values, sizes.packs);
+    copy_tile<Step, Width, threads>(to, OfKeys ? query : key, from, count, sizes.width,
+                                    OfKeys ? sizes.query.row : sizes.key.row, sizes.packs);
+    copy_tile<Step, Width, threads>(to + Shape::other, OfKeys ? grad : value, from, count, sizes.values,
+                                    OfKeys ? sizes.grad.row : sizes.value.row, sizes.packs);
     if constexpr (OfKeys) copy_columns<Step>(of_columns + from / Step % Stages * 2 * Step, log_sum, inner, from, count);
   };
-  copy_tile<rows, Width, threads>(own, OfKeys ? key : query, first, own_count, sizes.width, sizes.packs);
-  copy_tile<rows, Width, threads>(own_value, OfKeys ? value : grad, first, own_count, sizes.values, sizes.packs);
+  copy_tile<rows, Width, threads>(own, OfKeys ? key : query, first, own_count, sizes.width,
+                                  OfKeys ? sizes.key.row : sizes.query.row, sizes.packs);
+  copy_tile<rows, Width, threads>(own_value, OfKeys ? value : grad, first, own_count, sizes.values,
+                                  OfKeys ? sizes.value.row : sizes.grad.row, sizes.packs);
   if (begin < end) load(begin);
   commit_copies();
   await_copies<0>();
@@ -194,13 +200,14 @@ __device__ __forceinline__ void differentiate(const Backward<typename Tile::Elem
     }
   }
   Element* const to = OfKeys ? pass.grad_key : pass.grad_query;
+  const kernels::HeadStrides& strides = OfKeys ? sizes.grad_key : sizes.grad_query;
   if (to != nullptr)
-    write_rows<Tile, Width>(matrix(to, own_count, sizes.width), sums, mine, own_count, sizes.width, sizes.packs,
-                            [&](int) { return sizes.scale; });
+    write_rows<Tile, Width>(sizes.of_head(to, strides, head), sums, mine, own_count, sizes.width, strides.row,
+                            sizes.packs, [&](int) { return sizes.scale; });
   if constexpr (OfKeys)
     if (pass.grad_value != nullptr)
-      write_rows<Tile, Width>(matrix(pass.grad_value, sizes.keys, sizes.values), value_sums, mine, sizes.keys,
-                              sizes.values, sizes.packs, [](int) { return 1.0f; });
+      write_rows<Tile, Width>(sizes.of_head(pass.grad_value, sizes.grad_value, head), value_sums, mine, sizes.keys,
+                              sizes.values, sizes.grad_value.row, sizes.packs, [](int) { return 1.0f; });
 }
 
 /// The first `key_blocks` blocks own keys, the others queries; those with the most work come first.

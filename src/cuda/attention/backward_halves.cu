@@ -25,13 +25,16 @@ void with_shape(const Sizes& sizes, const Body& body) {
 
 /// As inner_kernel: eight lanes per row.
 template <class T>
-__global__ void half_inner_kernel(float* inner, const T* grad, const T* out, std::int64_t rows, int width, bool packs) {
+__global__ void half_inner_kernel(float* inner, const T* grad, const T* out, std::int64_t rows, Sizes sizes,
+                                  bool packs) {
   begin_kernel();
   const std::int64_t row = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / 8;
-  const int lane = static_cast<int>(threadIdx.x) % 8;
+  const int lane = static_cast<int>(threadIdx.x) % 8, width = sizes.values;
   float sum = 0;
   if (row < rows) {
-    grad += row * width, out += row * width;
+    grad =
+        sizes.of_head(grad, sizes.grad, static_cast<int>(row / sizes.queries)) + row % sizes.queries * sizes.grad.row;
+    out = sizes.of_head(out, sizes.out, static_cast<int>(row / sizes.queries)) + row % sizes.queries * sizes.out.row;
     if (packs) {
       for (int i = lane * 8; i < width; i += 64) {
         const Pack<float, 8> left = load<8>(grad + i), right = load<8>(out + i);
@@ -68,9 +71,8 @@ template void run_backward(const Context&, const Backward<Float16>&, const Sizes
 template <class T>
 void run_inner(const Context& context, float* inner, const T* grad, const T* out, const Sizes& sizes) {
   const std::int64_t rows = static_cast<std::int64_t>(sizes.heads) * sizes.queries;
-  const bool packs = sizes.values % 8 == 0 && aligned<8>(grad) && aligned<8>(out);
   launch(context, Grid(static_cast<unsigned>(ceil_div(rows * 8, 256)), 256), half_inner_kernel<T>, inner, grad, out,
-         rows, sizes.values, packs);
+         rows, sizes, sizes.packs);
 }
 template void run_inner(const Context&, float*, const BFloat16*, const BFloat16*, const Sizes&);
 template void run_inner(const Context&, float*, const Float16*, const Float16*, const Sizes&);

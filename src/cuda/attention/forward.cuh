@@ -36,21 +36,18 @@ __global__ void __launch_bounds__(32 * Warps, Resident)
   const int block = static_cast<int>(blockIdx.x), head = sizes.causal ? block % sizes.heads : block / tiles;
   const int first = (sizes.causal ? tiles - 1 - block / sizes.heads : block % tiles) * rows;
   const int own = first + warp * Tile::warp_rows, seen = sizes.causal ? min(sizes.keys, first + rows) : sizes.keys;
-  const auto matrix = [&](const Element* from, int count, int width) {
-    return from + static_cast<std::int64_t>(head) * count * width;
-  };
-  const Element* const key = matrix(pass.key, sizes.keys, sizes.width);
-  const Element* const value = matrix(pass.value, sizes.keys, sizes.values);
+  const Element *const query = sizes.of_head(pass.query, sizes.query, head),
+                       *const key = sizes.of_head(pass.key, sizes.key, head),
+                       *const value = sizes.of_head(pass.value, sizes.value, head);
 
-  copy_tile<rows, Width, threads>(queries, matrix(pass.query, sizes.queries, sizes.width), first, sizes.queries,
-                                  sizes.width, sizes.packs);
+  copy_tile<rows, Width, threads>(queries, query, first, sizes.queries, sizes.width, sizes.query.row, sizes.packs);
   const auto copy_keys = [&](int from) {
     copy_tile<Keys, Width, threads>(all_keys + from / Keys % Stages * Keys * distance, key, from, sizes.keys,
-                                    sizes.width, sizes.packs);
+                                    sizes.width, sizes.key.row, sizes.packs);
   };
   const auto copy_values = [&](int from) {
     copy_tile<Keys, Width, threads>(all_values + from / Keys % Stages * Keys * distance, value, from, sizes.keys,
-                                    sizes.values, sizes.packs);
+                                    sizes.values, sizes.value.row, sizes.packs);
   };
   copy_keys(0);
   if constexpr (Stages == 1) commit_copies();
@@ -141,8 +138,8 @@ __global__ void __launch_bounds__(32 * Warps, Resident)
     if (pass.log_sum != nullptr && threadIdx.x % Tile::lanes_per_row == 0 && row < sizes.queries)
       pass.log_sum[static_cast<std::int64_t>(head) * sizes.queries + row] = fmaf(shift + log2f(total[i]), ln_2, top[i]);
   }
-  write_rows<Tile, Width>(pass.out + static_cast<std::int64_t>(head) * sizes.queries * sizes.values, sums, own,
-                          sizes.queries, sizes.values, sizes.packs, [&](int i) { return 1 / total[i]; });
+  write_rows<Tile, Width>(sizes.of_head(pass.out, sizes.out, head), sums, own, sizes.queries, sizes.values,
+                          sizes.out.row, sizes.packs, [&](int i) { return 1 / total[i]; });
 }
 
 template <class Tile, int Width, int Keys, int Warps, int Resident, int Stages = 1>

@@ -10,12 +10,12 @@ namespace tern::cuda::scaled_dot_product {
 /// As for floats. Rows that are no multiples of 16 bytes are copied synchronously.
 template <int Rows, int Width, int Threads, class T>
 requires is_half<T> __device__ __forceinline__ void copy_tile(T* to, const T* from, int first, int count, int width,
-                                                              bool packs) {
+                                                              std::int64_t stride, bool packs) {
   constexpr int per_row = Width / 8, packets = Rows * per_row;
   const auto place = [&](int i, const auto& copy) {
     const int row = i / per_row, column = i % per_row * 8;
     const bool inside = first + row < count && column < width;
-    copy(to + row * pitch<Width, T> + column, from + (inside ? (first + row) * width + column : 0), inside,
+    copy(to + row * pitch<Width, T> + column, from + (inside ? (first + row) * stride + column : 0), inside,
          width - column);
   };
   if (packs) {
@@ -190,8 +190,8 @@ __device__ __forceinline__ void exchange_words(std::uint32_t (&words)[4]) {
 /// As for floats; all lanes of the warp call it.
 template <class Tile, int Width, class T, class Factor>
 requires is_half<T> __device__ __forceinline__ void write_rows(T* to, typename Tile::template Sums<Width>& sums,
-                                                               int first, int count, int width, bool packs,
-                                                               Factor factor) {
+                                                               int first, int count, int width, std::int64_t stride,
+                                                               bool packs, Factor factor) {
 #pragma unroll
   for (int i = 0; i < Tile::rows; ++i) {
     const int row = first + Tile::row(i);
@@ -205,7 +205,7 @@ requires is_half<T> __device__ __forceinline__ void write_rows(T* to, typename T
       exchange_words(words);
       const int column = 4 * j + Tile::lane() % 4 * 8;
       if (row >= count || column >= width) continue;
-      T* const at = to + static_cast<std::int64_t>(row) * width + column;
+      T* const at = to + row * stride + column;
       if (packs) {
         *reinterpret_cast<uint4*>(at) = uint4{words[0], words[1], words[2], words[3]};
         continue;

@@ -25,31 +25,33 @@ __device__ __forceinline__ float power_of_2(float exponent) {
 
 // ---- tiles in flight ----
 
-/// Rows `first` to `first` + Rows of a matrix [count, width], with zeros beyond its end.
+/// Rows `first` to `first` + Rows of a matrix [count, width], with zeros beyond its end. Rows begin `stride` apart.
 template <int Rows, int Width, int Threads, int Count>
-__device__ __forceinline__ void copy_rows(float* to, const float* from, int first, int count, int width) {
+__device__ __forceinline__ void copy_rows(float* to, const float* from, int first, int count, int width,
+                                          std::int64_t stride) {
   constexpr int per_row = Width / Count, step = static_cast<int>(Threads) / per_row;  // rows of all threads together
   static_assert(Threads % per_row == 0 && Rows % step == 0);
   const int row = static_cast<int>(threadIdx.x / per_row), column = static_cast<int>(threadIdx.x % per_row) * Count;
   const int rows_left = column < width ? count - first - row : 0;
-  const float* at = from + (first + row) * width + column;
+  const float* at = from + (first + row) * stride + column;
   to += row * pitch<Width> + column;
 #pragma unroll
   for (int i = 0; i < Rows / step; ++i) {
     const bool inside = i * step < rows_left;
     copy_async<Count>(to + i * step * pitch<Width>, inside ? at : from, inside);
-    at += step * width;
+    at += step * stride;
   }
 }
 template <int Rows, int Width, int Threads>
-__device__ __forceinline__ void copy_tile(float* to, const float* from, int first, int count, int width, bool packs) {
+__device__ __forceinline__ void copy_tile(float* to, const float* from, int first, int count, int width,
+                                          std::int64_t stride, bool packs) {
   if (packs) {
-    copy_rows<Rows, Width, Threads, 4>(to, from, first, count, width);
+    copy_rows<Rows, Width, Threads, 4>(to, from, first, count, width, stride);
   } else {
 #pragma unroll 1
     for (int i = 0; i < 4; ++i)
       copy_rows<Rows / 4, Width, Threads, 1>(to + i * (Rows / 4) * pitch<Width>, from, first + i * (Rows / 4), count,
-                                             width);
+                                             width, stride);
   }
 }
 
@@ -287,7 +289,7 @@ __device__ __forceinline__ void scale_scores(Scores& scores, float scale) {
 /// Writes a warp's results times `factor(i)` to the rows from `first` on of a matrix [count, width].
 template <class Tile, int Width, class Factor>
 __device__ __forceinline__ void write_rows(float* to, typename Tile::template Sums<Width>& sums, int first, int count,
-                                           int width, bool packs, Factor factor) {
+                                           int width, std::int64_t stride, bool packs, Factor factor) {
 #pragma unroll
   for (int i = 0; i < Tile::rows; ++i) {
     const int row = first + Tile::row(i);
@@ -296,7 +298,7 @@ __device__ __forceinline__ void write_rows(float* to, typename Tile::template Su
 #pragma unroll
     for (int j = 0; j < sums.columns; j += 4) {
       const int column = Tile::value_column(j);
-      float* const at = to + static_cast<std::int64_t>(row) * width + column;
+      float* const at = to + row * stride + column;
       const float four[4] = {sums.value(i, j) * times, sums.value(i, j + 1) * times, sums.value(i, j + 2) * times,
                              sums.value(i, j + 3) * times};
       if (packs) {
