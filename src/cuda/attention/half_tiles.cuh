@@ -18,15 +18,25 @@ requires is_half<T> __device__ __forceinline__ void copy_tile(T* to, const T* fr
     copy(to + row * pitch<Width, T> + column, from + (inside ? (first + row) * stride + column : 0), inside,
          width - column);
   };
-  if (packs) {
+  constexpr int step = Threads / per_row;                     // rows of all threads together
+  if (packs && Threads % per_row == 0 && Rows % step == 0) {  // by one address that moves
+    const int row = static_cast<int>(threadIdx.x) / per_row, column = static_cast<int>(threadIdx.x) % per_row * 8;
+    const int rows_left = column < width ? count - first - row : 0;
+    const T* at = from + (first + row) * stride + column;
+    T* const place_of_thread = to + row * pitch<Width, T> + column;
 #pragma unroll
-    for (int step = 0; step < (packets + Threads - 1) / Threads; ++step) {
-      const int i = static_cast<int>(threadIdx.x) + step * Threads;
-      if (packets % Threads != 0 && i >= packets) break;
+    for (int i = 0; i < Rows / step; ++i) {
+      const bool inside = i * step < rows_left;
+      copy_async<4>(reinterpret_cast<float*>(place_of_thread + i * step * pitch<Width, T>),
+                    reinterpret_cast<const float*>(inside ? at : from), inside);
+      at += step * stride;
+    }
+  } else if (packs) {
+#pragma unroll
+    for (int i = static_cast<int>(threadIdx.x); i < packets; i += Threads)
       place(i, [](T* at, const T* source, bool inside, int) {
         copy_async<4>(reinterpret_cast<float*>(at), reinterpret_cast<const float*>(source), inside);
       });
-    }
   } else {
 #pragma unroll 1
     for (int i = static_cast<int>(threadIdx.x); i < packets; i += Threads)
