@@ -5,21 +5,23 @@
 namespace tern::cuda::scaled_dot_product {
 namespace {
 
-/// As in forward.cu.
+/// As in forward_halves.cu.
 template <class T, class Body>
 void with_shape(const Sizes& sizes, const Body& body) {
   const double filled = fill(sizes, sizes.queries, 128) + fill(sizes, sizes.keys, 128);
-  const bool large = filled >= (sizes.causal ? 4 : 1.9);
+  const bool large = filled >= (sizes.causal ? 4 : 2.5);
   with_half_width(std::max(sizes.width, sizes.values), [&](auto width) {
     constexpr int W = width;
-    if constexpr (W > 64)
-      body(BackwardLaunch<HalfTile<T, 1>, W, 32, 4, 2, 2>{});
+    using Large = HalfTile<T, 2>;
+    using Small = HalfTile<T, 1>;
+    if constexpr (W == 128)
+      sizes.causal ? body(BackwardLaunch<Small, W, 32, 4, 2, 2>{}) : body(BackwardLaunch<Small, W, 64, 4, 1, 2>{});
+    else if constexpr (W == 96)
+      body(BackwardLaunch<Small, W, 64, 4, 2, 2>{});
     else if constexpr (W == 64)
-      large ? body(BackwardLaunch<HalfTile<T, 2>, W, 32, 4, 2, 2>{})
-            : body(BackwardLaunch<HalfTile<T, 1>, W, 32, 4, 2, 3>{});
+      large ? body(BackwardLaunch<Large, W, 32, 4, 2, 2>{}) : body(BackwardLaunch<Small, W, 32, 4, 2, 3>{});
     else
-      large ? body(BackwardLaunch<HalfTile<T, 2>, W, 64, 4, 2, 2>{})
-            : body(BackwardLaunch<HalfTile<T, 1>, W, 64, 4, 2, 3>{});
+      large ? body(BackwardLaunch<Large, W, 32, 4, 2, 3>{}) : body(BackwardLaunch<Small, W, 64, 4, 1, 4>{});
   });
 }
 
