@@ -86,7 +86,7 @@ Operator attention() {
          .terms = static_cast<double>(use.keys + use.width),
          .gradient_terms = 4.0 * static_cast<double>(use.keys + use.queries + use.width),
          .large = use.large,
-         .roundings = 2,  // weights become factors of 16 bits, too
+         .roundings = 2,  // weights become factors of 16 bits, whose products may cancel
          .large_arguments = 2});
   };
   for (const Mask mask : {Mask::none, Mask::causal, Mask::booleans, Mask::numbers}) {
