@@ -10,15 +10,18 @@
 #include "vectorized/sums.hpp"
 
 namespace tern::vectorized {
-namespace {
 
 using kernels::ScaledDotProduct;
 
+namespace {
+
 constexpr std::int64_t most_queries = 4;
 
-/// What the passes over a head share; the keys are those that its queries see.
+}  // namespace
+
+/// What the passes over a head share (named, because lambdas capture it); the keys are those that its queries see.
 template <class T>
-struct Head {
+struct StreamedHead {
   const ScaledDotProduct& sizes;
   const GemmKernels<T>& gemm = gemm_kernels<T>();
   const SumKernels<T>& sums = sum_kernels<T>();
@@ -92,14 +95,12 @@ struct Head {
   }
 };
 
-}  // namespace
-
 bool streams(const ScaledDotProduct& sizes) { return sizes.queries <= most_queries; }
 
 template <class T>
 void streamed_attention(Context& context, T* out, T* log_sum, const T* query, const T* key, const T* value,
                         const ScaledDotProduct& sizes) {
-  const Head<T> h{sizes};
+  const StreamedHead<T> h{sizes};
   const std::int64_t queries = sizes.queries * sizes.width, scores = sizes.queries * h.pitch;
   const std::int64_t each = round_up(queries, 16) + scores + round_up(h.rest(sizes.values), 16);
   const int threads = useful_threads(context, static_cast<double>(sizes.heads) * h.nanoseconds());
@@ -127,7 +128,7 @@ template <class T>
 void streamed_attention_backward(Context& context, T* grad_query, T* grad_key, T* grad_value, const T* grad_out,
                                  const T* query, const T* key, const T* value, const T* out, const T* log_sum,
                                  const ScaledDotProduct& sizes) {
-  const Head<T> h{sizes};
+  const StreamedHead<T> h{sizes};
   const std::int64_t queries = sizes.queries * sizes.width, values = sizes.queries * sizes.values;
   const std::int64_t scores = sizes.queries * h.pitch;
   const std::int64_t panels =

@@ -192,6 +192,10 @@ std::vector<Known> attentions() {
                      [is_causal](const auto& in) {
                        return op::scaled_dot_product_attention(in[0], in[1], in[2], {.is_causal = is_causal});
                      }}});
+  uses.push_back({{"attention, one query",
+                   {{2, 8, 1, 32}, {2, 8, 90, 32}, {2, 8, 90, 32}},
+                   {true, true, true},
+                   [](const auto& in) { return op::scaled_dot_product_attention(in[0], in[1], in[2]); }}});
   return uses;
 }
 
