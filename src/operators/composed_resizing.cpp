@@ -40,7 +40,7 @@ Tensor nearest_along(const Tensor& x, const Side& side, bool exact) {
 }
 
 // The elements beside each place, with their weights.
-struct Tap {
+struct ResizeTap {
   Tensor index, weight;
 };
 
@@ -56,7 +56,7 @@ Tensor mixed(const Tensor& x, const Side& side, const char* rule, bool align_cor
                 std::bit_cast<std::uint64_t>(side.from), ' ', std::bit_cast<std::uint64_t>(side.to));
     const Taps taps = kept_taps(key, [&] {
       std::vector<Tensor> indices, weights;
-      for (const Tap& tap : make()) {
+      for (const ResizeTap& tap : make()) {
         indices.push_back(clamp(tap.index, 0, last).to(DType::int64));
         weights.push_back(tap.weight.to(DType::float32));
       }
@@ -65,7 +65,7 @@ Tensor mixed(const Tensor& x, const Side& side, const char* rule, bool align_cor
     return resampled("interpolate", x, static_cast<int>(side.dim), taps.index, taps.weight);
   }
   Tensor sum;
-  for (const Tap& tap : make()) {
+  for (const ResizeTap& tap : make()) {
     const Tensor at = index_select(x, side.dim, clamp(tap.index, 0, last).to(DType::int64));
     const Tensor part = mul(at, tap.weight.to(x.dtype()).reshape(along));
     sum = sum.defined() ? add(sum, part) : part;
@@ -78,25 +78,25 @@ Tensor bilinear_along(const Tensor& x, const Side& side, bool align_corners) {
   return mixed(x, side, "bilinear", align_corners, [&] {
     const Tensor places = clamp(centres(side, size, align_corners), 0, infinity);
     const Tensor left = clamp(floor(places), 0, static_cast<double>(size - 1)), share = sub(places, left);
-    return std::vector<Tap>{{left, sub(1, share)}, {add(left, 1), share}};
+    return std::vector<ResizeTap>{{left, sub(1, share)}, {add(left, 1), share}};
   });
 }
 
 // Cubic convolution (Keys, 1981) with a = -0.75, at distances up to 1, and from 1 to 2.
-constexpr double cubic = -0.75;
-Tensor cubic_near(const Tensor& t) { return add(mul(mul(sub(mul(t, cubic + 2), cubic + 3), t), t), 1); }
+constexpr double cubic_slope = -0.75;
+Tensor cubic_near(const Tensor& t) { return add(mul(mul(sub(mul(t, cubic_slope + 2), cubic_slope + 3), t), t), 1); }
 Tensor cubic_far(const Tensor& t) {
-  return sub(mul(add(mul(sub(mul(t, cubic), 5 * cubic), t), 8 * cubic), t), 4 * cubic);
+  return sub(mul(add(mul(sub(mul(t, cubic_slope), 5 * cubic_slope), t), 8 * cubic_slope), t), 4 * cubic_slope);
 }
 
 Tensor bicubic_along(const Tensor& x, const Side& side, bool align_corners) {
   return mixed(x, side, "bicubic", align_corners, [&] {
     const Tensor places = centres(side, x.size(side.dim), align_corners);
     const Tensor left = floor(places), share = sub(places, left), rest = sub(1, share);
-    return std::vector<Tap>{{sub(left, 1), cubic_far(add(share, 1))},
-                            {left, cubic_near(share)},
-                            {add(left, 1), cubic_near(rest)},
-                            {add(left, 2), cubic_far(add(rest, 1))}};
+    return std::vector<ResizeTap>{{sub(left, 1), cubic_far(add(share, 1))},
+                                  {left, cubic_near(share)},
+                                  {add(left, 1), cubic_near(rest)},
+                                  {add(left, 2), cubic_far(add(rest, 1))}};
   });
 }
 
