@@ -244,7 +244,7 @@ Layout choose_layout(const Context& context, Problem problem) {
   constexpr std::int64_t few = 16;
   if (fills && problem.O > few && problem.groups == 1) return Layout::channels_last;
   // Else what is faster, with a copy of the image in the other layout, which is a call of its own.
-  constexpr double call = 3000;
+  constexpr double call = 5000;
   const double copy = call + 1.4 * static_cast<double>(problem.N * problem.groups * problem.C * problem.plane());
   // The gradients of many outputs that fill no vectors are slower with channels last.
   const bool clear = !fills && problem.O > few && problem.groups == 1 && problem.taps() > 1;
