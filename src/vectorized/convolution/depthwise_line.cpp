@@ -46,27 +46,28 @@ constexpr std::array<LineFunction<T>, sizeof...(R)> line_table(std::integer_sequ
   return {&line<IsWhole, Stride, Taps, R + 1, T>...};
 }
 
+/// The outputs in parts of as many as there are kernels for.
 template <bool IsWhole, int Stride, int Taps, class T>
-LineFunction<T> line_of(std::int64_t outputs) {
-  static constexpr auto table =
-      line_table<IsWhole, Stride, Taps, T>(std::make_integer_sequence < int, IsWhole ? most_sums : most_rest_sums > ());
-  return table[static_cast<std::size_t>(outputs - 1)];
+void run_parts(const DepthwiseLine<T>& run, std::int64_t begin, std::int64_t end) {
+  constexpr int most = std::min(IsWhole ? most_sums : most_rest_sums, most_unrolled);
+  static constexpr auto table = line_table<IsWhole, Stride, Taps, T>(std::make_integer_sequence<int, most>());
+  if (run.outputs <= most) return table[static_cast<std::size_t>(run.outputs - 1)](run, begin, end);
+  DepthwiseLine<T> part = run;
+  for (std::int64_t first = 0; first < run.outputs; first += most) {
+    part.outputs = std::min<std::int64_t>(most, run.outputs - first);
+    part.out = run.out + first * run.out_step;
+    part.in = run.in + first * Stride * run.in_step;
+    part.inside = run.inside >> first * Stride;
+    table[static_cast<std::size_t>(part.outputs - 1)](part, begin, end);
+  }
 }
 
 template <int Stride, int Taps, class T>
 void run_taps(const DepthwiseLine<T>& run) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(hn::ScalableTag<T>()));
   const std::int64_t whole = run.channels / lanes * lanes;
-  if (whole > 0) line_of<true, Stride, Taps, T>(run.outputs)(run, 0, whole);
-  if (whole == run.channels) return;
-  DepthwiseLine<T> part = run;
-  for (std::int64_t first = 0; first < run.outputs; first += most_rest_sums) {
-    part.outputs = std::min<std::int64_t>(most_rest_sums, run.outputs - first);
-    part.out = run.out + first * run.out_step;
-    part.in = run.in + first * Stride * run.in_step;
-    part.inside = run.inside >> first * Stride;
-    line_of<false, Stride, Taps, T>(part.outputs)(part, whole, run.channels);
-  }
+  if (whole > 0) run_parts<true, Stride, Taps, T>(run, 0, whole);
+  if (whole < run.channels) run_parts<false, Stride, Taps, T>(run, whole, run.channels);
 }
 
 template <int Stride, class T>

@@ -23,6 +23,13 @@ using vectorized::HWY_NAMESPACE::clipped;
 using vectorized::HWY_NAMESPACE::load_first;
 using vectorized::HWY_NAMESPACE::store_columns;
 
+/// Sums of a kernel, at most. A small library for listed operators has fewer kernels; the sums are the same.
+#ifdef TERN_ANSWERS
+inline constexpr int most_unrolled = 4;
+#else
+inline constexpr int most_unrolled = 16;
+#endif
+
 template <class T>
 using LineVector = hn::Vec<hn::ScalableTag<T>>;
 
