@@ -25,7 +25,7 @@ using vectorized::HWY_NAMESPACE::store_columns;
 
 /// Sums of a kernel, at most. A small library for listed operators has fewer kernels; the sums are the same.
 #ifdef TERN_ANSWERS
-inline constexpr int most_unrolled = 4;
+inline constexpr int most_unrolled = 3;
 #else
 inline constexpr int most_unrolled = 16;
 #endif
