@@ -159,8 +159,8 @@ def best_of(row):
 
 
 def networks(theme):
-    """All networks of models/ on a GPU and on two cores, a dot per cell, without sections of what was "before"; convolutions
-    drawn at random."""
+    """All networks of models/ on a GPU and on two cores, a dot per cell, without sections of what was "before";
+    convolutions drawn at random."""
     names = ["MLP", "LeNet", "AlexNet", "VGG16", "GoogLeNet", "ResNet18", "ResNet50", "MobileNetV2", "U-Net",
              "ViT-B/16"]
     panels = [("One H100 or H200: PyTorch's best over Tern", "nets-gpu.md", ""),
