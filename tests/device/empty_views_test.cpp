@@ -6,6 +6,7 @@
 #include <random>
 
 #include "support/catch.hpp"
+#include "support/environment.hpp"
 #include "tern/operators/operators.hpp"
 #include "tern/tensor/create.hpp"
 
@@ -156,8 +157,7 @@ bool same(const std::vector<Values>& a, const std::vector<Values>& b) {
 }  // namespace
 
 TEST_CASE("views: random programs over empty ones do on the debug device what they do in sequence", "[device][views]") {
-  const char* const wanted = std::getenv("TERN_TEST_PROGRAMS");
-  const unsigned count = wanted == nullptr ? 2000 : static_cast<unsigned>(std::strtoul(wanted, nullptr, 10));
+  const auto count = static_cast<unsigned>(testing::number_from("TERN_TEST_PROGRAMS", 2000));
   for (unsigned seed = 0; seed < count; ++seed) {
     INFO("program " << seed);
     std::vector<std::vector<Values>> seen;

@@ -1,22 +1,17 @@
 // Graphs at other batches than their example's: the result of the program there, or a ShapeError.
 
-#include <cstdlib>
 #include <optional>
 
 #include "graph/random_batch.hpp"
 #include "graph/same_bits.hpp"
 #include "support/catch.hpp"
+#include "support/environment.hpp"
 
 using namespace tern;
 using namespace tern::testing;
 namespace op = tern::operators;
 
 namespace {
-
-std::uint64_t number_from(const char* name, std::uint64_t usual) {
-  const char* const value = std::getenv(name);
-  return value == nullptr ? usual : std::strtoull(value, nullptr, 10);
-}
 
 /// The program's results; nothing where it refuses these inputs.
 std::optional<std::vector<Tensor>> results_of(const graph::Function& program, const std::vector<Tensor>& inputs) {

@@ -1,10 +1,10 @@
-#include <cstdlib>
 #include <map>
 
 #include "graph/host_recording.hpp"
 #include "graph/random_graph.hpp"
 #include "graph/same_bits.hpp"
 #include "support/catch.hpp"
+#include "support/environment.hpp"
 #include "support/summary.hpp"
 
 using namespace tern;
@@ -13,10 +13,6 @@ namespace op = tern::operators;
 
 namespace {
 
-std::uint64_t number_from(const char* name, std::uint64_t usual) {
-  const char* const value = std::getenv(name);
-  return value == nullptr ? usual : std::strtoull(value, nullptr, 10);
-}
 /// TERN_TEST_PROGRAMS is the number of random programs; TERN_TEST_FIRST_PROGRAM the seed of the first one.
 std::uint64_t program_count(std::uint64_t usual = 200) { return number_from("TERN_TEST_PROGRAMS", usual); }
 

@@ -1,35 +1,13 @@
 // Products whose factors the copy engine of a card brings ("boxes"), of 16 and 8 bits, by every tile and with every
 // number of blocks that share a sum.
 
-#include <algorithm>
-#include <cmath>
-#include <functional>
-
-#include "support/catch.hpp"
-#include "support/summary.hpp"
-#include "tern/modes/forced_algorithm.hpp"
-#include "tern/tern.hpp"
+#include "operators/every_plan.hpp"
 
 using namespace tern;
+using namespace tern::testing;
 namespace op = tern::operators;
 
 namespace {
-
-bool has_cuda() {
-  const std::vector<std::string> modes = testing::available_modes();
-  if (std::find(modes.begin(), modes.end(), "cuda") != modes.end()) return true;
-  WARN("skipped: mode cuda is not available");
-  return false;
-}
-
-void by_every_plan(const std::function<void()>& check) {
-  for (const char* const tile : {"32x32", "32x64", "64x32", "64x64", "128x64", "128x128"})
-    for (const char* const split : {"1", "2", "4", "8"}) {
-      const ForcedAlgorithm of_tile("implicit_tile", tile), of_split("implicit_split", split);
-      INFO(tile << ", " << split << " blocks");
-      check();
-    }
-}
 
 struct Sizes {
   Shape x;
@@ -94,7 +72,7 @@ TEST_CASE("boxes: 8 bits by every tile have the bits of the reference", "[operat
       const Device device{"cuda"};
       const ForcedAlgorithm boxes("quantized_conv2d", "boxes");
       INFO(each.x << " by " << kernel << (adds ? " with a sum" : ""));
-      by_every_plan([&] { CHECK(stored() == expected); });
+      by_every_plan({"32x32", "32x64", "64x32", "64x64", "128x64", "128x128"}, [&] { CHECK(stored() == expected); });
       if (!adds) CHECK(floats() == real);
       CHECK(boxes.taken() > 0);
     }
@@ -115,24 +93,16 @@ TEST_CASE("boxes: 16 bits by every tile agree with float32", "[operators][algori
       const Tensor added = randn(sums.shape(), generator).to(dtype);
       const std::vector<double> expected = op::relu6(sums).values(),
                                 both = op::relu(op::add(sums, wide(added))).values();
-      double largest = 0;
-      for (const double value : sums.values()) largest = std::max(largest, std::abs(value));
-      const double allowed = largest * (dtype == DType::bfloat16 ? 0x1p-7 : 0x1p-9);
+      const double allowed = allowed_distance(sums, dtype);
       const Device device{"cuda"};
       const ForcedAlgorithm boxes("conv2d", "implicit");
-      const auto far = [&](const Tensor& found, const std::vector<double>& wanted) {
-        const std::vector<double> values = found.values();
-        double most = 0;
-        for (std::size_t i = 0; i < wanted.size(); ++i) most = std::max(most, std::abs(values[i] - wanted[i]));
-        return most;
-      };
       INFO(dtype << " " << each.x << " by " << each.O << " of " << each.kernel);
-      by_every_plan([&] {
+      by_every_plan({"32x32", "32x64", "64x32", "64x64", "128x64", "128x128"}, [&] {
         op::Conv2dOptions activated = each.options;
         activated.activation = Activation::relu6;
-        CHECK(far(op::conv2d(x, weight, bias, activated), expected) <= allowed);
+        CHECK(distance(op::conv2d(x, weight, bias, activated), expected) <= allowed);
         activated.activation = Activation::relu;
-        CHECK(far(op::conv2d_add(x, weight, bias, added, activated), both) <= 2 * allowed);
+        CHECK(distance(op::conv2d_add(x, weight, bias, added, activated), both) <= 2 * allowed);
       });
       CHECK(boxes.taken() > 0);
     }

@@ -1,25 +1,13 @@
 // Implicit products of 16 and 8 bits on cuda, by every tile and with every number of blocks that share a sum: other
 // sizes than the catalogue's, with sums of several stages and edges in every direction.
 
-#include <algorithm>
-#include <cmath>
-
-#include "support/catch.hpp"
-#include "support/summary.hpp"
-#include "tern/modes/forced_algorithm.hpp"
-#include "tern/tern.hpp"
+#include "operators/every_plan.hpp"
 
 using namespace tern;
+using namespace tern::testing;
 namespace op = tern::operators;
 
 namespace {
-
-bool has_cuda() {
-  const std::vector<std::string> modes = testing::available_modes();
-  if (std::find(modes.begin(), modes.end(), "cuda") != modes.end()) return true;
-  WARN("skipped: mode cuda is not available");
-  return false;
-}
 
 struct Sizes {
   Shape x, weight;
@@ -33,16 +21,6 @@ const std::vector<Sizes>& sizes() {
                                       {{2, 3, 23, 22}, {16, 3, 7, 7}, {.stride = 2, .padding = 3}},
                                       {{1, 512, 3, 3}, {64, 512, 3, 3}, {.padding = 1}}};
   return all;
-}
-
-template <class Check>
-void by_every_plan(const Check& check) {
-  for (const char* const tile : {"64x32", "64x64", "128x64", "128x128"})
-    for (const char* const split : {"1", "2", "4", "8"}) {
-      const ForcedAlgorithm of_tile("implicit_tile", tile), of_split("implicit_split", split);
-      INFO(tile << ", " << split << " blocks");
-      check();
-    }
 }
 
 }  // namespace
@@ -61,23 +39,15 @@ TEST_CASE("implicit products: 16 bits by every tile agree with float32", "[opera
       const Tensor added = randn(sums.shape(), generator).to(dtype);
       const std::vector<double> expected = op::relu(sums).values(),
                                 both = op::relu(op::add(sums, wide(added))).values();
-      double largest = 0;
-      for (const double value : sums.values()) largest = std::max(largest, std::abs(value));
-      const double allowed = largest * (dtype == DType::bfloat16 ? 0x1p-7 : 0x1p-9);
+      const double allowed = allowed_distance(sums, dtype);
       const Device device{"cuda"};
       const ForcedAlgorithm implicit("conv2d", "implicit");
-      const auto far = [&](const Tensor& found, const std::vector<double>& wanted) {
-        const std::vector<double> values = found.values();
-        double most = 0;
-        for (std::size_t i = 0; i < wanted.size(); ++i) most = std::max(most, std::abs(values[i] - wanted[i]));
-        return most;
-      };
       INFO(dtype << " " << each.x << " by " << each.weight);
-      by_every_plan([&] {
+      by_every_plan({"64x32", "64x64", "128x64", "128x128"}, [&] {
         op::Conv2dOptions activated = each.options;
         activated.activation = Activation::relu;
-        CHECK(far(op::conv2d(x, weight, bias, activated), expected) <= allowed);
-        CHECK(far(op::conv2d_add(x, weight, bias, added, activated), both) <= 2 * allowed);
+        CHECK(distance(op::conv2d(x, weight, bias, activated), expected) <= allowed);
+        CHECK(distance(op::conv2d_add(x, weight, bias, added, activated), both) <= 2 * allowed);
       });
       CHECK(implicit.taken() > 0);
     }
@@ -105,6 +75,6 @@ TEST_CASE("implicit products: 8 bits by every tile have the bits of the referenc
     }
     const Device device{"cuda"};
     INFO(each.x << " by " << kernel);
-    by_every_plan([&] { CHECK(run() == expected); });
+    by_every_plan({"64x32", "64x64", "128x64", "128x128"}, [&] { CHECK(run() == expected); });
   }
 }

@@ -51,15 +51,8 @@ template <bool IsWhole, int Stride, int Taps, class T>
 void run_parts(const DepthwiseLine<T>& run, std::int64_t begin, std::int64_t end) {
   constexpr int most = std::min(IsWhole ? most_sums : most_rest_sums, most_unrolled);
   static constexpr auto table = line_table<IsWhole, Stride, Taps, T>(std::make_integer_sequence<int, most>());
-  if (run.outputs <= most) return table[static_cast<std::size_t>(run.outputs - 1)](run, begin, end);
-  DepthwiseLine<T> part = run;
-  for (std::int64_t first = 0; first < run.outputs; first += most) {
-    part.outputs = std::min<std::int64_t>(most, run.outputs - first);
-    part.out = run.out + first * run.out_step;
-    part.in = run.in + first * Stride * run.in_step;
-    part.inside = run.inside >> first * Stride;
-    table[static_cast<std::size_t>(part.outputs - 1)](part, begin, end);
-  }
+  in_parts<most, Stride>(
+      run, [&](const DepthwiseLine<T>& part) { table[static_cast<std::size_t>(part.outputs - 1)](part, begin, end); });
 }
 
 template <int Stride, int Taps, class T>

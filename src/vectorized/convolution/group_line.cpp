@@ -84,15 +84,8 @@ template <bool Spreads, int Stride, int Taps, class T>
 void run_taps(const GroupLine<T>& line) {
   constexpr int most = std::min(most_sums<T>(Taps), most_unrolled);
   static constexpr auto table = table_of<Spreads, Stride, Taps, T>(std::make_integer_sequence<int, most>());
-  if (line.outputs <= most) return table[static_cast<std::size_t>(line.outputs - 1)](line);
-  GroupLine<T> part = line;
-  for (std::int64_t first = 0; first < line.outputs; first += most) {
-    part.outputs = std::min<std::int64_t>(most, line.outputs - first);
-    part.out = line.out + first * line.out_step;
-    part.in = line.in + first * Stride * line.in_step;
-    part.inside = line.inside >> first * Stride;
-    table[static_cast<std::size_t>(part.outputs - 1)](part);
-  }
+  in_parts<most, Stride>(line,
+                         [](const GroupLine<T>& part) { table[static_cast<std::size_t>(part.outputs - 1)](part); });
 }
 
 template <bool Spreads, int Stride, class T>

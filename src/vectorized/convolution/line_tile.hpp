@@ -9,6 +9,7 @@
 
 #include <hwy/highway.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -29,6 +30,20 @@ inline constexpr int most_unrolled = 3;
 #else
 inline constexpr int most_unrolled = 16;
 #endif
+
+/// Calls kernel(part) for parts of at most `most` outputs of a line.
+template <int most, int Stride, class Line, class Kernel>
+void in_parts(const Line& line, const Kernel& kernel) {
+  if (line.outputs <= most) return kernel(line);
+  Line part = line;
+  for (std::int64_t first = 0; first < line.outputs; first += most) {
+    part.outputs = std::min<std::int64_t>(most, line.outputs - first);
+    part.out = line.out + first * line.out_step;
+    part.in = line.in + first * Stride * line.in_step;
+    part.inside = line.inside >> first * Stride;
+    kernel(part);
+  }
+}
 
 template <class T>
 using LineVector = hn::Vec<hn::ScalableTag<T>>;
