@@ -110,33 +110,33 @@ class Run {
       : options_(options), completion_(*Handle::node(root), options.complete) {}
 
   void from(const std::shared_ptr<Node>& root, Tensor gradient) {
-    meeting_at(root).gradients.push_back(std::move(gradient));
+    arrived_at(root).gradients.push_back(std::move(gradient));
     while (!pending_.empty()) {
       const std::shared_ptr<Node> node = pending_.top();
       pending_.pop();
-      const auto found = meetings_.find(node.get());
-      Meeting meeting = std::move(found->second);
-      meetings_.erase(found);
-      run(*node, std::move(meeting));
+      const auto found = arrived_.find(node.get());
+      Arrived arrived = std::move(found->second);
+      arrived_.erase(found);
+      run(*node, std::move(arrived));
     }
   }
 
  private:
   /// The gradients that have reached a node before it runs.
-  struct Meeting {
+  struct Arrived {
     Gradients gradients = {};               // summed in one pass once the last one is there
     std::optional<std::size_t> whole = {};  // the one that slices add to as they come: float32 for 16 bits
     DType dtype = DType::float32;           // of the slices
     Gradients of_outputs = {};              // for a node with several results
   };
 
-  Meeting& meeting_at(const std::shared_ptr<Node>& node) {
-    const auto [place, fresh] = meetings_.try_emplace(node.get());
+  Arrived& arrived_at(const std::shared_ptr<Node>& node) {
+    const auto [place, fresh] = arrived_.try_emplace(node.get());
     if (fresh) pending_.push(node);
     return place->second;
   }
 
-  void run(Node& node, Meeting meeting) {
+  void run(Node& node, Arrived arrived) {
     expects<AutogradError>(
         !node.used, "backward: the graph behind ", node.name,
         " was already used by another backward; run the forward pass again, or pass {.retain_graph = true}");
@@ -146,10 +146,10 @@ class Run {
     if (node.scope.observer != nullptr) [[unlikely]]
       where.emplace(node);
     if (node.backward_of_all) {  // kept: another backward may use the other results
-      pass(node, node.edges[0], node.backward_of_all(meeting.of_outputs));
+      pass(node, node.edges[0], node.backward_of_all(arrived.of_outputs));
       return;
     }
-    Tensor gradient = sum(std::move(meeting));
+    Tensor gradient = sum(std::move(arrived));
     if (node.part) {
       pass_part(*node.part, node.edges[0], gradient);
     } else {
@@ -164,9 +164,9 @@ class Run {
     node.backward = nullptr;  // frees what the operator saved
   }
 
-  static Tensor sum(Meeting meeting) {
-    Gradients& all = meeting.gradients;
-    if (meeting.whole) all[*meeting.whole] = all[*meeting.whole].to(meeting.dtype);
+  static Tensor sum(Arrived arrived) {
+    Gradients& all = arrived.gradients;
+    if (arrived.whole) all[*arrived.whole] = all[*arrived.whole].to(arrived.dtype);
     return all.size() == 1 ? std::move(all[0]) : sum_of(all);
   }
 
@@ -176,17 +176,17 @@ class Run {
       check_gradient(node, edge, gradient);
       if (edge.leaf.defined())
         add_to_leaf(edge.leaf, std::move(gradient));
-      else if (Meeting& meeting = meeting_at(edge.node); edge.output < 0)
-        meeting.gradients.push_back(std::move(gradient));
+      else if (Arrived& arrived = arrived_at(edge.node); edge.output < 0)
+        arrived.gradients.push_back(std::move(gradient));
       else
-        output_of(meeting, edge) = std::move(gradient);
+        output_of(arrived, edge) = std::move(gradient);
     }
     completion_.passed(edge, goes_on);
   }
 
-  static Tensor& output_of(Meeting& meeting, const Edge& edge) {
-    meeting.of_outputs.resize(edge.node->outputs);
-    return meeting.of_outputs[static_cast<std::size_t>(edge.output)];
+  static Tensor& output_of(Arrived& arrived, const Edge& edge) {
+    arrived.of_outputs.resize(edge.node->outputs);
+    return arrived.of_outputs[static_cast<std::size_t>(edge.output)];
   }
 
   void pass_part(const Part& part, const Edge& edge, const Tensor& gradient) {
@@ -206,16 +206,16 @@ class Run {
   }
 
   Whole whole_at(const Edge& edge) {
-    Meeting& meeting = meeting_at(edge.node);
-    if (meeting.whole) return {meeting.gradients[*meeting.whole], false};
-    meeting.whole = meeting.gradients.size();
-    meeting.dtype = edge.dtype;
-    return {meeting.gradients.emplace_back(nothing(edge.shape, scalar_of(edge.dtype))), true};
+    Arrived& arrived = arrived_at(edge.node);
+    if (arrived.whole) return {arrived.gradients[*arrived.whole], false};
+    arrived.whole = arrived.gradients.size();
+    arrived.dtype = edge.dtype;
+    return {arrived.gradients.emplace_back(nothing(edge.shape, scalar_of(edge.dtype))), true};
   }
 
   const BackwardOptions& options_;
   Completion completion_;
-  std::unordered_map<Node*, Meeting> meetings_;
+  std::unordered_map<Node*, Arrived> arrived_;
   std::unordered_map<const Tensor::Body*, Tensor> of_leaves_;
   std::priority_queue<std::shared_ptr<Node>, std::vector<std::shared_ptr<Node>>, Later> pending_;
 };

@@ -132,7 +132,7 @@ bool writes_from(const Recording::Pieces& branch, const Use& use) {
 
 // Whether one branch may see what another one does. Two that write one block at different places write parts of it, and
 // each may read its own.
-bool meet(const Recording::Pieces& branch, const Use& use, const Use& other) {
+bool may_conflict(const Recording::Pieces& branch, const Use& use, const Use& other) {
   if (use.block != other.block || !(use.writes || other.writes)) return false;
   if (use.start == other.start) return true;
   return !use.writes && !writes_from(branch, use);
@@ -146,7 +146,7 @@ void check_branches(Card& card, const Recording::Section& branches) {
         for (const auto& other : another)
           for (const Use& use : work->uses)
             for (const Use& beside : other->uses)
-              if (meet(one, use, beside))
+              if (may_conflict(one, use, beside))
                 return card.report(message(work->name, use.writes ? " writes " : " reads ", use.block->description(),
                                            " in one branch of a step, and ", other->name,
                                            beside.writes ? " writes" : " reads",

@@ -275,59 +275,59 @@ TEST_CASE("storage: streams wait for each other where they must, and only there"
       return there;
     };
     const auto read_here = [&] { (void)x.storage().read(current_scope()); };
-    const auto meetings = [&] { return std::exchange(memory.meetings, {}); };
-    using Meetings = std::vector<std::string>;
-    (void)meetings();
+    const auto synchronizations = [&] { return std::exchange(memory.synchronizations, {}); };
+    using Synchronizations = std::vector<std::string>;
+    (void)synchronizations();
     read_here();
     x.fill_(1);
-    CHECK(meetings().empty());
+    CHECK(synchronizations().empty());
     // Handed over: the first other reader waits on the device, a second one on the host, later ones not at all.
     const std::string first = read_elsewhere();
-    CHECK(meetings() == Meetings{"order " + here + " " + first});
+    CHECK(synchronizations() == Synchronizations{"order " + here + " " + first});
     (void)read_elsewhere();
-    CHECK(meetings() == Meetings{"finish " + first});
+    CHECK(synchronizations() == Synchronizations{"finish " + first});
     (void)read_elsewhere();
     read_here();
-    CHECK(meetings().empty());
+    CHECK(synchronizations().empty());
     // Who writes waits for all of them, once.
     x.fill_(2);
-    CHECK(meetings() == Meetings{"finish all"});
+    CHECK(synchronizations() == Synchronizations{"finish all"});
     x.fill_(3);
-    CHECK(meetings().empty());
+    CHECK(synchronizations().empty());
     // A batch that one thread made and another one read is given back without a wait of the host.
     const std::string again = read_elsewhere();
     x.fill_(4);
-    CHECK(meetings() == Meetings{"order " + here + " " + again, "order " + again + " " + here});
+    CHECK(synchronizations() == Synchronizations{"order " + here + " " + again, "order " + again + " " + here});
     (void)read_elsewhere();
-    (void)meetings();
+    (void)synchronizations();
     x = Tensor();
-    CHECK(meetings().empty());
+    CHECK(synchronizations().empty());
     // What many share is not given back under their hands.
     x = op::neg(ones({4}));
     (void)read_elsewhere();
     (void)read_elsewhere();
-    (void)meetings();
+    (void)synchronizations();
     x = Tensor();
-    CHECK(meetings() == Meetings{"finish all"});
+    CHECK(synchronizations() == Synchronizations{"finish all"});
     // Of two that read at once, one of them the maker, the maker leaves no trace: a writer waits for it all the same.
     x = op::neg(ones({4}));
     const std::string reader = read_elsewhere();
-    (void)meetings();
+    (void)synchronizations();
     std::string writer;
     std::thread([&] {
       const Device same(fake_mode());
       writer = id(memory.stream());
       (void)x.storage().write(current_scope());
     }).join();
-    CHECK(meetings() == Meetings{"order " + here + " " + writer, "order " + reader + " " + writer});
+    CHECK(synchronizations() == Synchronizations{"order " + here + " " + writer, "order " + reader + " " + writer});
     // And so does who gives back what was not allocated for the writer.
     (void)read_elsewhere();
-    (void)meetings();
+    (void)synchronizations();
     x = Tensor();
-    CHECK(meetings() == Meetings{"finish " + writer});
+    CHECK(synchronizations() == Synchronizations{"finish " + writer});
   }
   memory.streams = false;
-  memory.meetings.clear();
+  memory.synchronizations.clear();
 }
 
 TEST_CASE("storage: a bad label on a device is the kernel's to report", "[core]") {

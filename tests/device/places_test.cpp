@@ -213,12 +213,12 @@ TEST_CASE("places: a straight move gets the stream that made the bytes", "[devic
     maker = reinterpret_cast<std::uintptr_t>(current_scope().context.stream);
     x = op::neg(ones({4}));
   }).join();
-  fake_card(1).meetings.clear();
+  fake_card(1).synchronizations.clear();
   const Device device{"cards:1"};
   const auto own = reinterpret_cast<std::uintptr_t>(current_scope().context.stream);
   (void)op::neg(x);
   CHECK(maker != own);
-  CHECK(fake_card(1).meetings == std::vector<std::string>{message("across ", maker, " ", own)});
+  CHECK(fake_card(1).synchronizations == std::vector<std::string>{message("across ", maker, " ", own)});
   fake_card(0).streams = fake_card(1).streams = false;
 }
 

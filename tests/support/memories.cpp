@@ -143,9 +143,9 @@ void FakeMemory::order(void* producer, void* consumer) {
 void FakeMemory::finish(void* stream) noexcept {
   note(stream == nullptr ? "finish all" : message("finish ", reinterpret_cast<std::uintptr_t>(stream)));
 }
-void FakeMemory::note(std::string meeting) {
+void FakeMemory::note(std::string synchronization) {
   const std::lock_guard lock(mutex_);
-  if (streams) meetings.push_back(std::move(meeting));
+  if (streams) synchronizations.push_back(std::move(synchronization));
 }
 
 FakeMemory& fake_memory() {

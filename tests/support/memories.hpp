@@ -79,8 +79,8 @@ class FakeMemory final : public Memory {
   void reset_peak() override { peak = in_use.load(); }
   void trim() override {}
   void set_limit(std::size_t bytes) override { limit = bytes; }
-  /// With `streams`, every thread has its own, and `meetings` records how the library ordered them: "order 1 2",
-  /// "finish 1", "finish all", or, in a memory with direct copies, "across 1 1".
+  /// With `streams`, every thread has its own, and `synchronizations` records how the library ordered them: "order 1
+  /// 2", "finish 1", "finish all", or, in a memory with direct copies, "across 1 1".
   void* stream() override;
   void order(void* producer, void* consumer) override;
   void finish(void* stream) noexcept override;
@@ -88,10 +88,10 @@ class FakeMemory final : public Memory {
   std::atomic<std::size_t> in_use{0}, peak{0}, limit{0};
   std::atomic<std::int64_t> copies_in{0}, copies_out{0}, copies_across{0}, live{0};
   bool streams = false, straight = false;
-  std::vector<std::string> meetings;
+  std::vector<std::string> synchronizations;
 
  private:
-  void note(std::string meeting);
+  void note(std::string synchronization);
 
   std::string name_;
   std::mutex mutex_;
