@@ -31,7 +31,9 @@ const std::byte* keep_on_card(Stream& stream, std::vector<std::byte> bytes) {
 void* made_once(const Context& context, std::size_t bytes, Make make) {
   Stream& stream = stream_state(context.stream);
   Recording* const recording = stream.recording.load();
-  if (recording == nullptr || host_functions.weights_last == nullptr || !host_functions.weights_last()) return nullptr;
+  if (recording == nullptr || CopiedWeights::present() || host_functions.weights_last == nullptr ||
+      !host_functions.weights_last())
+    return nullptr;
   void* const to = kept_block(stream, bytes);
   recording->makes.push_back([make = std::move(make), context, to] { make(context, to); });
   return to;

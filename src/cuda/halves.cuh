@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "cuda/elementwise.cuh"
+#include "cuda/recording.cuh"
 
 namespace tern::cuda {
 
@@ -44,6 +45,7 @@ class InFloat {
 
   Context& context_;
   const Precision precision_;
+  const CopiedWeights copied_{};
   std::optional<Scratch> copies_[10];
 };
 

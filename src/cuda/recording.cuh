@@ -4,6 +4,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "cuda/streams.cuh"
@@ -32,8 +33,22 @@ struct Recording {
   std::exception_ptr failure;  // of delayed launches; thrown when the recording ends
 };
 
+/// While it lives, the kernel that the calling thread runs has copies for weights, which do not outlast its call.
+class CopiedWeights {
+ public:
+  CopiedWeights() = default;
+  CopiedWeights(const CopiedWeights&) = delete;
+  CopiedWeights& operator=(const CopiedWeights&) = delete;
+  ~CopiedWeights() { present_ = outer_; }
+  static bool present() { return present_; }
+
+ private:
+  inline static thread_local bool present_ = false;
+  const bool outer_ = std::exchange(present_, true);
+};
+
 /// Memory that holds what `make` writes there before the first replay, if the context's stream records and the weights
-/// of the running kernel last; else null.
+/// of the running kernel last and are no copies; else null.
 void* made_once(const Context& context, std::size_t bytes, Make make);
 
 /// Capture::loop. (loop.cu)

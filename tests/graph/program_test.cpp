@@ -5,6 +5,7 @@
 #include "support/catch.hpp"
 #include "support/files.hpp"
 #include "support/replaying.hpp"
+#include "support/summary.hpp"
 #include "tern/tern.hpp"
 
 using namespace tern;
@@ -338,4 +339,59 @@ TEST_CASE("program: saved and loaded it has the same bits", "[graph]") {
   CHECK(difference_of({loaded(numbers({5, 3, 64, 64}))}, {program(numbers({5, 3, 64, 64}))}) == "");
   CHECK_THROWS_AS(loaded(numbers({2, 3, 32, 64})), ShapeError);
   CHECK_THROWS_AS(graph::Program::load(folder / "none"), FileError);
+}
+
+namespace {
+
+/// Convolutions whose kernels copy the weight before they use it, for one algorithm or dtype or another: channels of no
+/// whole lanes, of groups, one channel, few outputs, strides and dilations.
+struct Convolution {
+  std::int64_t C, O, K, H, stride = 1, dilation = 1, groups = 1;
+};
+constexpr Convolution convolutions[]{
+    {4, 4, 3, 6, 1, 7},
+    {4, 8, 3, 9, 1, 2},
+    {13, 20, 3, 9},
+    {13, 20, 3, 17, 2},
+    {30, 30, 5, 12},
+    {96, 75, 3, 14},
+    {3, 64, 7, 32, 2},
+    {1, 9, 3, 12},
+    {9, 1, 3, 12},
+    {40, 40, 3, 14, 2, 1, 2},
+    {60, 60, 3, 14, 1, 1, 10},
+    {36, 36, 3, 9, 2, 1, 4},
+    {24, 24, 3, 12, 1, 1, 24},
+    {129, 33, 1, 7},
+    {64, 96, 1, 7, 2},
+    {256, 64, 3, 7},
+    {64, 128, 3, 14},
+    {100, 18, 7, 8, 2},
+};
+
+}  // namespace
+
+TEST_CASE("program: convolutions that copy their weights keep their bits in replays", "[graph][cuda]") {
+  const NoGrad no_grad;
+  const std::string name = GENERATE(from_range(available_modes()));
+  const Precision precision = GENERATE(Precision::strict, Precision::tf32, Precision::bf16, Precision::f16);
+  for (const Convolution& c : convolutions) {
+    const Device device{name, {.precision = precision}};
+    const Tensor weight = numbers({c.O, c.C / c.groups, c.K, c.K}, 3), bias = numbers({c.O}, 4);
+    const op::Conv2dOptions options{.stride = c.stride,
+                                    .padding = c.dilation * (c.K / 2),
+                                    .dilation = c.dilation,
+                                    .groups = c.groups,
+                                    .activation = Activation::relu};
+    const auto net = [&](const Tensor& x) { return op::conv2d(x, weight, bias, options); };
+    const graph::Program program(of(net, numbers({2, c.C, c.H, c.H})), {.fold = false});
+    for (const std::int64_t n : {1, 3})
+      for (std::uint64_t seed = 5; seed < 9; ++seed) {  // run, recorded and replayed
+        const Tensor x = numbers({n, c.C, c.H, c.H}, seed);
+        INFO(name << ", "
+                  << "precision " << static_cast<int>(precision) << ", " << n << " x " << c.C << " to " << c.O << " by "
+                  << c.K << ", stride " << c.stride << ", dilation " << c.dilation << ", groups " << c.groups);
+        REQUIRE(difference_of({program(x)}, {net(x)}) == "");
+      }
+  }
 }

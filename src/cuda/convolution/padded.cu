@@ -11,6 +11,7 @@
 #include "cuda/convolution/planes.cuh"
 #include "cuda/convolution/rule.cuh"
 #include "cuda/elementwise.cuh"
+#include "cuda/recording.cuh"
 
 namespace tern::cuda::convolution {
 namespace {
@@ -210,7 +211,10 @@ void run(Context& context, const Problem& p, const Arrays& arrays, int plan, voi
   if (p.pass != Pass::grad_x) regroup<false>(context, floats(in.arrays.x), floats(arrays.x), of_x, p.N, Unchanged{});
   if (p.pass != Pass::forward) regroup<false>(context, floats(in.arrays.y), floats(arrays.y), of_y, p.N, Unchanged{});
   if (!weight_pass) copy_weight(context, floats(in.arrays.weight), floats(arrays.weight), inner, p);
-  chosen.algorithm->run(context, inner, in.arrays, chosen.plan, in.own);
+  {
+    const CopiedWeights copied;
+    chosen.algorithm->run(context, inner, in.arrays, chosen.plan, in.own);
+  }
   if (p.pass == Pass::forward)
     regroup<true>(context, floats(arrays.y), floats(in.arrays.y), of_y, p.N,
                   Epilogue{floats(arrays.bias), p.activation});
