@@ -455,7 +455,15 @@ std::vector<Operator> conv_cases() {
       {"wide 1x1, hardswish", {2, 40, 9, 7}, {20, 40, 1, 1}, {.activation = Activation::hardswish}},
       {"winograd, silu", {2, 16, 19, 21}, {17, 16, 3, 3}, {.padding = 1, .activation = Activation::silu}},
       {"winograd, relu6", {2, 16, 19, 21}, {17, 16, 3, 3}, {.padding = 1, .activation = Activation::relu6}},
-      {"first layer", {2, 3, 21, 23}, {16, 3, 7, 7}, {.stride = 2, .padding = 3, .activation = Activation::relu}}};
+      {"first layer", {2, 3, 21, 23}, {16, 3, 7, 7}, {.stride = 2, .padding = 3, .activation = Activation::relu}},
+      {"few outputs, 5x5, stride 2",
+       {2, 72, 9, 10},
+       {4, 72, 5, 5},
+       {.stride = 2, .padding = 2, .activation = Activation::tanh}},
+      {"few inputs, 7x7, dilated", {1, 4, 19, 17}, {72, 4, 7, 7}, {.padding = 6, .dilation = 2}, false},
+      {"few inputs, stride 3 beyond the padding", {1, 8, 16, 11}, {40, 8, 2, 4}, {.stride = {3, 2}, .padding = {0, 3}}},
+      {"odd channels, 7x7", {1, 43, 6, 7}, {21, 43, 7, 7}, {.padding = 3, .activation = Activation::relu}},
+      {"odd channels in two groups, 5x5", {1, 38, 6, 7}, {30, 19, 5, 5}, {.padding = 2, .groups = 2}}};
   for (const Use& use : wide) op.samples.push_back(sample(use, false, true));
   // One plane beside many, and planes multiplied as they lie.
   const Use planar[]{
@@ -517,7 +525,15 @@ std::vector<Operator> conv_cases() {
       {"groups of three to two", {2, 12, 6, 7}, {8, 3, 3, 3}, {.padding = 2, .groups = 4}},
       {"groups of four, 5x1, dilated", {1, 16, 13, 5}, {16, 4, 5, 1}, {.dilation = {2, 1}, .groups = 4}},
       {"thirty-two groups of sixteen", {1, 512, 4, 3}, {512, 16, 3, 3}, {.padding = 1, .groups = 32}},
-      {"eight groups of thirty-two", {1, 256, 5, 4}, {256, 32, 3, 3}, {.padding = 1, .groups = 8}}};
+      {"eight groups of thirty-two", {1, 256, 5, 4}, {256, 32, 3, 3}, {.padding = 1, .groups = 8}},
+      {"groups of two, 7x7", {2, 8, 15, 9}, {8, 2, 7, 7}, {.padding = 3, .groups = 4, .activation = Activation::relu}},
+      {"groups of nine to four, 5x5, stride 2",
+       {1, 27, 11, 10},
+       {12, 9, 5, 5},
+       {.stride = 2, .padding = 2, .groups = 3, .activation = Activation::silu}},
+      {"groups of seventeen, 7x7, stride 2", {1, 34, 17, 9}, {34, 17, 7, 7}, {.stride = 2, .padding = 3, .groups = 2}},
+      {"groups of thirty-three, stride 2", {1, 297, 7, 8}, {297, 33, 3, 3}, {.stride = 2, .padding = 1, .groups = 9}},
+      {"depthwise 7x7, dilated", {1, 5, 21, 18}, {5, 1, 7, 7}, {.padding = 6, .dilation = 2, .groups = 5}}};
   for (const Use& use : narrow) op.samples.push_back(sample(use, false, true));
   for (const Use& use : {narrow[0], narrow[3], narrow[8], narrow[13]}) op.samples.push_back(sample(use, true, true));
   for (const Use& use : {wide[0], wide[3], wide[5]}) op.samples.push_back(sample(use, true, true));

@@ -1,10 +1,16 @@
 #pragma once
 // The convolution algorithms, one file (or one per pass) each. Gradients have already passed through the activation.
-// convolution.cu lists them in order of preference.
+// lists.cu has them in order of preference.
 
 #include "cuda/convolution/problem.cuh"
 
 namespace tern::cuda::convolution {
+
+using Algorithms = Candidates<Problem, Arrays>;
+/// Those of the problem's pass, preferred ones first.
+Algorithms algorithms_of(const Problem& problem);
+/// The order of x in which all passes run, for float32.
+Layout layout_of(const Context& context, const Conv2d& shape);
 
 // ---- channels first ----
 
@@ -20,6 +26,10 @@ extern const Algorithm direct_tensor_forward_pooled, direct_tensor_grad_x_pooled
 // One input channel or one output (single*.cu); `first` unless the algorithms for small planes are faster.
 extern const Algorithm single_forward_first, single_forward_last, single_grad_x_first, single_grad_x_last;
 extern const Algorithm single_grad_weight_first, single_grad_weight_last;
+
+// Groups of few channels (narrow.cu); `first` if tiles of a product would be mostly empty.
+extern const Algorithm narrow_forward_first, narrow_forward_last, narrow_grad_x_first, narrow_grad_x_last;
+extern const Algorithm narrow_grad_weight_first, narrow_grad_weight_last;
 
 // A 1x1 kernel as a product of the weight with each image's planes (product_planar.cu); `first` if that is faster than
 // the copies of padded.cu.
@@ -69,5 +79,7 @@ extern const Algorithm im2col_forward;
 // Long sums of few positions likewise, in the order of the weight (patches.cu); `first` where engines leave the card
 // idle.
 extern const Algorithm patches_forward_first, patches_forward_last;
+// Few outputs, or the gradient of few inputs: a product computes the terms of all taps, and they are folded (fold.cu).
+extern const Algorithm fold_forward_first, fold_forward_last, fold_grad_x_first, fold_grad_x_last;
 
 }  // namespace tern::cuda::convolution

@@ -2,10 +2,8 @@
 #include <optional>
 
 #include "cuda/convolution/algorithms.cuh"
-#include "cuda/convolution/depthwise.cuh"
 #include "cuda/convolution/engines.cuh"
 #include "cuda/convolution/grouped.cuh"
-#include "cuda/convolution/rule.cuh"
 #include "cuda/cuda.hpp"
 #include "cuda/elements.cuh"
 #include "cuda/elementwise.cuh"
@@ -14,42 +12,6 @@
 #include "cuda/streams.cuh"
 
 namespace tern::cuda::convolution {
-
-// ---- the algorithms of each pass, preferred ones first ----
-
-namespace {
-
-constexpr std::array forward{&depthwise_forward,     &single_forward_first,        &planar_forward_first,
-                             &padded_forward_first,  &grouped_forward_first,       &direct_tensor_forward_first,
-                             &direct_forward,        &direct_tensor_forward_last,  &im2col_forward,
-                             &patches_forward_first, &winograd_forward_first,      &implicit_forward_first,
-                             &library_forward_bf16,  &fused_epilogue_forward_bf16, &product_forward_bf16,
-                             &library_forward,       &fused_epilogue_forward,      &product_forward,
-                             &implicit_forward_last, &grouped_forward_last,        &winograd_forward_last,
-                             &general_forward,       &padded_forward_last,         &patches_forward_last,
-                             &single_forward_last,   &planar_forward_last};
-constexpr std::array grad_x{&depthwise_grad_x,        &single_grad_x_first,
-                            &planar_grad_x_first,     &padded_grad_x_first,
-                            &grouped_grad_x_first,    &direct_tensor_grad_x_first,
-                            &direct_grad_x,           &direct_tensor_grad_x_last,
-                            &winograd_grad_x_first,   &implicit_grad_x_first,
-                            &flipped_grad_x,          &implicit_grad_x_last,
-                            &flipped_grad_x_in_place, &library_grad_x,
-                            &library_grad_x_in_place, &product_grad_x,
-                            &grouped_grad_x_last,     &winograd_grad_x_last,
-                            &general_grad_x,          &padded_grad_x_last,
-                            &single_grad_x_last,      &planar_grad_x_last};
-constexpr std::array grad_weight{&depthwise_grad_weight,        &single_grad_weight_first,  &planar_grad_weight_first,
-                                 &padded_grad_weight_first,     &grouped_grad_weight_first, &direct_tensor_grad_weight,
-                                 &direct_grad_weight,           &implicit_grad_weight,      &library_grad_weight,
-                                 &library_grad_weight_in_place, &grouped_grad_weight_last,  &general_grad_weight,
-                                 &padded_grad_weight_last,      &single_grad_weight_last,   &planar_grad_weight_last};
-
-constexpr std::array pooled_forward{&direct_tensor_forward_pooled};
-constexpr std::array pooled_grad_x{&direct_tensor_grad_x_pooled};
-constexpr std::array pooled_grad_weight{&direct_tensor_grad_weight};
-
-}  // namespace
 
 // ---- problems ----
 
@@ -85,59 +47,9 @@ constexpr Element element_type = std::is_same_v<T, double> ? Element::float64 : 
 
 void* address(const void* array) { return const_cast<void*>(array); }
 
-// ---- the layout ----
-
-/// Whether all three passes run channels last, as products.
-bool runs_channels_last(const Context& context, const Conv2d& shape) {
-  const std::int64_t images = shape.N * shape.OH * shape.OW;
-  constexpr std::int64_t most = std::int64_t{1} << 31;
-  if (images == 0 || images >= most || shape.N * (shape.H + 8) * (shape.W + 8) >= most) return false;
-  if (shape.y_channels % 4 != 0 || shape.C == 0 || shape.O == 0 || shape.O % 4 != 0) return false;
-  const auto fits = [&](Pass pass, const Algorithm& algorithm, Layout layout) {
-    Problem problem = problem_of(context, pass, shape, Element::float32);
-    problem.layout = layout;
-    return algorithm.fits(problem);
-  };
-  const bool is_single = fits(Pass::forward, single_forward_first, Layout::channels_first) ||
-                         fits(Pass::forward, single_forward_last, Layout::channels_first);
-  if (is_single && forced_algorithm(context, "conv2d").empty()) return false;
-  const std::int64_t C = shape.C / shape.groups, O = shape.O / shape.groups;
-  const bool whole_lanes = O % engine_lanes == 0 && (C % engine_lanes == 0 || (shape.groups == 1 && C <= 4));
-  if (shape.groups > 1 && (!whole_lanes || shape.groups > most_engine_groups)) return false;
-  // Small planes with other channel counts are faster whole, channels first.
-  const bool whole_planes = !whole_lanes && suits_planes(problem_of(context, Pass::forward, shape, Element::float32));
-  for (const Algorithm* direct : {&direct_forward, &direct_tensor_forward_first, &direct_tensor_forward_last})
-    if (whole_planes && fits(Pass::forward, *direct, Layout::channels_first)) return false;
-  if (whole_lanes && has_engines()) return true;
-  // Our implicit products may be the only candidates; those for the gradient of x have no strides.
-  const auto either = [&](Pass pass, const Algorithm& first, const Algorithm& last) {
-    return fits(pass, first, Layout::channels_last) || fits(pass, last, Layout::channels_last);
-  };
-  return either(Pass::forward, implicit_forward_first, implicit_forward_last) &&
-         (either(Pass::grad_x, implicit_grad_x_first, implicit_grad_x_last) ||
-          (C % 4 == 0 && either(Pass::grad_x, padded_grad_x_first, padded_grad_x_last))) &&
-         fits(Pass::grad_weight, implicit_grad_weight, Layout::channels_last);
-}
-
-/// Whether our own kernels for few channels per group run it channels last.
-bool runs_in_strips(const Conv2d& shape, bool (*fits)(const Problem&)) {
-  Problem problem = problem_of(Context{}, Pass::forward, shape, Element::float32);
-  problem.layout = Layout::channels_last;
-  return shape.C % 4 == 0 && problem.outputs() != 0 && fits(problem);
-}
-
 template <class T>
 Layout layout(const Context& context, const Conv2d& shape) {
-  const std::string_view forced = forced_algorithm(context, "conv2d");
-  if (forced == "general" || forced == "direct" || forced == "direct_tensor" || forced == "single")
-    return Layout::channels_first;
-  // A depthwise convolution runs in either order: x stays as it is.
-  const bool last =
-      std::is_same_v<T, float> &&
-      (depthwise::is_depthwise(shape)
-           ? shape.layout == Layout::channels_last && runs_in_strips(shape, depthwise::fits)
-           : runs_channels_last(context, shape) || (shape.groups > 1 && runs_in_strips(shape, grouped::fits)));
-  return last ? Layout::channels_last : Layout::channels_first;
+  return std::is_same_v<T, float> ? layout_of(context, shape) : Layout::channels_first;
 }
 
 // ---- forward ----
@@ -148,7 +60,7 @@ void conv2d(Context& context, T* y, const T* x, const T* weight, const T* bias, 
   if (problem.outputs() == 0) return;
   const Arrays arrays{address(x), address(weight), y, address(bias)};
   problem.inputs = alignments_of(arrays);
-  Prepared<Problem, Arrays>(context, "conv2d", forward, problem, arrays).run(context);
+  Prepared<Problem, Arrays>(context, "conv2d", algorithms_of(problem), problem, arrays).run(context);
 }
 
 template <class T>
@@ -209,22 +121,19 @@ struct Incoming {
 template <class Last>
 void run_halves(Context& context, Problem problem, const Gradients& to, const Incoming& from, const Last& last) {
   using Half = Prepared<Problem, Arrays>;
-  const auto prepare = [&](std::optional<Half>& half, const char* decision,
-                           std::span<const Algorithm* const> algorithms, Pass pass, const Arrays& arrays) {
+  const auto prepare = [&](std::optional<Half>& half, const char* decision, Pass pass, const Arrays& arrays) {
     problem.pass = pass;
     problem.gradients = {};
     problem.inputs = alignments_of(arrays);
-    half.emplace(context, decision, algorithms, problem, arrays);
+    half.emplace(context, decision, algorithms_of(problem), problem, arrays);
   };
-  using Algorithms = std::span<const Algorithm* const>;
   auto* const index = const_cast<std::uint8_t*>(to.index);
   std::optional<Half> to_x, to_weight;
   if (to.grad_x != nullptr)
-    prepare(to_x, "conv2d_grad_x", problem.pools ? Algorithms(pooled_grad_x) : Algorithms(grad_x), Pass::grad_x,
-            {to.grad_x, address(to.weight), address(from.g), nullptr, index});
+    prepare(to_x, "conv2d_grad_x", Pass::grad_x, {to.grad_x, address(to.weight), address(from.g), nullptr, index});
   if (from.weight)
-    prepare(to_weight, "conv2d_grad_weight", problem.pools ? Algorithms(pooled_grad_weight) : Algorithms(grad_weight),
-            Pass::grad_weight, {address(to.x), to.grad_weight, address(from.g), from.grad_bias, index});
+    prepare(to_weight, "conv2d_grad_weight", Pass::grad_weight,
+            {address(to.x), to.grad_weight, address(from.g), from.grad_bias, index});
   run_side_by_side(context, to_x, to_weight, last);
 }
 
@@ -434,7 +343,7 @@ void conv2d_max_pool2d(Context& context, T* y, std::uint8_t* index, const T* x, 
   Problem problem = pooled_problem(context, Pass::forward, shape);
   const Arrays arrays{address(x), address(weight), y, address(bias), index};
   problem.inputs = alignments_of(arrays);
-  Prepared<Problem, Arrays>(context, "conv2d", pooled_forward, problem, arrays).run(context);
+  Prepared<Problem, Arrays>(context, "conv2d", algorithms_of(problem), problem, arrays).run(context);
 }
 
 template <class T>

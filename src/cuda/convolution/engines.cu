@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cuda/convolution/engines.cuh"
+#include "cuda/convolution/rule.cuh"
 #include "cuda/streams.cuh"
 
 // The handle of an operation graph is marked deprecated by the newest cuDNN and required by the older ones.
@@ -277,7 +278,7 @@ class Proposals {
       : library_(std::move(library)),
         problem_(problem),
         graph_(std::make_shared<const Graph>(graph_of(library_.get(), one_group(problem)))) {
-    ask(CUDNN_HEUR_MODE_A);
+    ask(asks_second_mode(problem) ? CUDNN_HEUR_MODE_B : CUDNN_HEUR_MODE_A);
   }
 
   int next(int number) {

@@ -387,7 +387,8 @@ bool grad_x_fits(const Problem& requested) {
 // TF32 factors faster if both are contiguous along the sum.
 bool before_library(const Problem& requested, const Problem& engine) {
   if (!requested.tensor_cores() || !has_engines()) return true;
-  return requested.precision == Precision::tf32 && starves_library(engine) && prefers_implicit(engine, engine);
+  return requested.precision == Precision::tf32 &&
+         (is_short(engine) || (starves_library(engine) && prefers_implicit(engine, engine)));
 }
 template <bool first>
 bool forward_in_order(const Problem& requested) {

@@ -20,9 +20,12 @@ struct Library {
 bool fits(const Problem& requested) {
   const bool whole = requested.O / requested.groups % engine_lanes == 0 &&
                      (requested.groups == 1 || requested.C / requested.groups % engine_lanes == 0);
-  constexpr std::int64_t most_tried = 16;
+  // No kernel of ours computes the gradient of x with a stride as a product.
+  constexpr std::int64_t most_tried = 32;
+  const bool alone =
+      requested.tensor_cores() && requested.pass == Pass::grad_x && requested.stride_h * requested.stride_w > 1;
   return requested.channels_last() && has_engines() && whole &&
-         requested.groups <= (requested.deterministic ? most_engine_groups : most_tried);
+         requested.groups <= (requested.deterministic && !alone ? most_engine_groups : most_tried);
 }
 bool narrow(const Problem& requested) { return fits(requested) && rounds_factors(requested); }
 

@@ -299,6 +299,7 @@ Problem packed(const Problem& requested, Element element) {
   packed.element = element;
   packed.activation = Activation::none;
   packed.inputs = packed.gradients = {};
+  packed.packed_weight = false;
   if (element == Element::float32 && requested.precision == Precision::bf16) packed.precision = Precision::tf32;
   const bool to_depth = uses_space_to_depth(requested);
   if (to_depth) {

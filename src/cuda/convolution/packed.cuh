@@ -35,7 +35,8 @@ inline bool takes_image(const Problem& requested, const Problem& packed) {
   return packed.element == packed.stored && same_image(requested, packed) && requested.inputs.x % 16 == 0;
 }
 inline bool takes_weight(const Problem& requested, const Problem& packed) {
-  return packed.element == packed.stored && same_weight(requested, packed) && requested.inputs.weight % 16 == 0;
+  const bool in_order = same_weight(requested, packed) || (requested.packed_weight && same_image(requested, packed));
+  return packed.element == packed.stored && in_order && requested.inputs.weight % 16 == 0;
 }
 /// Whether a matrix product over the positions computes the same: a 1x1 kernel that visits each position once.
 inline bool is_product(const Problem& requested, const Problem& packed) {

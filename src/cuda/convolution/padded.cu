@@ -25,12 +25,13 @@ struct Channels {
   std::int64_t lanes;  ///< the same number
   int groups, area;
   std::int64_t pitch;  ///< elements from one position to the next; 0: channels first
+  int images;          ///< of a group, where those of each lie together; else 0
 };
 
 constexpr int side = 32, lines = 8, tall = 2 * side;
 
-/// Each block moves 64 positions by 32 lanes between the caller's array and [N, area, groups, padded]. On the way back
-/// a number passes through `finish`, with its channel.
+/// Each block moves 64 positions by 32 lanes between the caller's array and [N, area, groups, padded], or
+/// [groups, N, area, padded]. On the way back a number passes through `finish`, with its channel.
 template <bool back, class Finish>
 __global__ void __launch_bounds__(side* lines)
     regroup_kernel(float* to, const float* from, const __grid_constant__ Channels s, const Finish finish) {
@@ -50,7 +51,12 @@ __global__ void __launch_bounds__(side* lines)
     return s.pitch == 0 ? (static_cast<std::int64_t>(n) * s.groups * s.real + channel) * s.area + p
                         : (static_cast<std::int64_t>(n) * s.area + p) * s.pitch + channel;
   };
-  const auto in_lanes = [&](int p, int lane) { return (static_cast<std::int64_t>(n) * s.area + p) * lanes + lane; };
+  const auto in_lanes = [&](int p, int lane) {
+    if (s.images == 0) return (static_cast<std::int64_t>(n) * s.area + p) * lanes + lane;
+    int group, c;
+    s.padded.split(lane, group, c);
+    return ((static_cast<std::int64_t>(group) * s.images + n) * s.area + p) * s.lanes + c;
+  };
   // visit(number, position, lane) for what is in the image, with neighbours in x along lanes or positions.
   const auto each = [&](bool along_lanes, const auto& visit) {
 #pragma unroll
@@ -128,13 +134,59 @@ void copy_weight(const Context& context, float* to, const float* from, const Pro
          static_cast<std::uint32_t>(one.weights()), place);
 }
 
+/// [written rows, taps, lanes] from a weight [rows, channels, taps], through shared memory: the order of engines.
+struct Taps {
+  int channels, lanes, taps;  ///< of a row
+  int lanes_each;             ///< of a block
+  int rows;                   ///< of a group
+  Divisor<std::uint32_t> padded_rows;
+};
+constexpr int taps_lanes = 32, taps_rows = 8, most_taps = 128;
+__global__ void __launch_bounds__(taps_lanes* taps_rows)
+    order_weight_kernel(float* to, const float* weight, const __grid_constant__ Taps s) {
+  extern __shared__ float tile[];
+  begin_kernel();
+  const int first = static_cast<int>(blockIdx.x) * s.lanes_each, x = static_cast<int>(threadIdx.x),
+            thread = static_cast<int>(threadIdx.y) * taps_lanes + x;
+  int group, o;
+  s.padded_rows.split(static_cast<int>(blockIdx.y), group, o);
+  const std::int64_t row = o < s.rows ? static_cast<std::int64_t>(group) * s.rows + o : -1;
+  const int count = row < 0 ? 0 : max(0, min(s.lanes_each, s.channels - first)) * s.taps;
+#pragma unroll 4
+  for (int i = thread; i < count; i += taps_lanes * taps_rows)
+    tile[i] = weight[(row * s.channels + first) * s.taps + i];
+  __syncthreads();
+  float* const out = to + static_cast<std::int64_t>(blockIdx.y) * s.taps * s.lanes + first;
+  for (int lane = x; lane < min(s.lanes_each, s.lanes - first); lane += taps_lanes)
+    for (int tap = static_cast<int>(threadIdx.y); tap < s.taps; tap += taps_rows)
+      out[static_cast<std::int64_t>(tap) * s.lanes + lane] =
+          lane * s.taps + tap < count ? tile[lane * s.taps + tap] : 0.0f;
+}
+bool orders_weight(const Problem& inner) { return inner.KH * inner.KW <= most_taps && inner.O < 65536; }
+void order_weight(const Context& context, float* to, const float* weight, const Problem& p, const Problem& inner) {
+  const auto i = [](std::int64_t value) { return static_cast<int>(value); };
+  // So many lanes in a block that enough loads are in flight.
+  constexpr std::int64_t most_tile = 4096;
+  const std::int64_t taps = p.KH * p.KW, warps = std::clamp<std::int64_t>(most_tile / (taps * taps_lanes), 1, 4);
+  const Taps sizes{i(p.C / p.groups),     i(inner.C / p.groups), i(taps),
+                   i(warps * taps_lanes), i(p.O / p.groups),     Divisor<std::uint32_t>(inner.O / p.groups)};
+  launch(context,
+         Grid(dim3(static_cast<unsigned>(ceil_div(sizes.lanes, sizes.lanes_each)), static_cast<unsigned>(inner.O)),
+              dim3(taps_lanes, taps_rows), sizeof(float) * static_cast<std::size_t>(sizes.lanes_each * sizes.taps)),
+         order_weight_kernel, to, weight, sizes);
+}
+
 // ---- the problem with lanes ----
 
 // The preferred first; the others where our implicit product is clearly faster.
-constexpr std::array own_forward{&implicit_forward_first, &implicit_forward_last, &library_forward, &product_forward};
-constexpr std::array own_to_image{&implicit_grad_x_first, &implicit_grad_x_last, &flipped_grad_x, &library_grad_x};
-constexpr std::array forward{&implicit_forward_first, &library_forward, &product_forward, &implicit_forward_last};
-constexpr std::array to_image{&implicit_grad_x_first, &flipped_grad_x, &implicit_grad_x_last, &library_grad_x};
+constexpr std::array own_forward{&fold_forward_first, &implicit_forward_first, &implicit_forward_last, &library_forward,
+                                 &fold_forward_last};
+constexpr std::array own_to_image{&fold_grad_x_first, &implicit_grad_x_first, &implicit_grad_x_last,
+                                  &flipped_grad_x,    &library_grad_x,        &fold_grad_x_last};
+constexpr std::array forward{&fold_forward_first, &implicit_forward_first, &library_forward, &implicit_forward_last,
+                             &fold_forward_last};
+constexpr std::array to_image{&fold_grad_x_first,    &implicit_grad_x_first, &flipped_grad_x,
+                              &implicit_grad_x_last, &library_grad_x,        &fold_grad_x_last};
 constexpr std::array to_weight{&implicit_grad_weight, &library_grad_weight};
 using List = Candidates<Problem, Arrays>;
 
@@ -162,8 +214,14 @@ struct Inner {
   Problem problem;
   int plan;  ///< of the algorithm; -1: it does not fit
   Inner(const Problem& p, int plan_of_all) : algorithm(list_of(p)[static_cast<std::size_t>(plan_of_all)]) {
-    const bool own = algorithm->name == std::string_view("implicit");
-    problem = with_lanes(p, !own);
+    const std::string_view name = algorithm->name;
+    problem = with_lanes(p, name != "implicit" && name != "product");
+    // Those that flip the weight do that as they pack it.
+    const bool as_it_lies = p.pass == Pass::forward || algorithm == &library_grad_x ||
+                            algorithm == &fold_grad_x_first || algorithm == &fold_grad_x_last;
+    problem.by_groups = name == "product" && p.groups > 1;
+    problem.packed_weight =
+        as_it_lies && orders_weight(problem) && same_image(problem, packed(problem, Element::float32));
     plan = algorithm->fits(problem) ? algorithm->plan_after(problem, -1) : -1;
   }
 };
@@ -197,9 +255,13 @@ void run(Context& context, const Problem& p, const Arrays& arrays, int plan, voi
   const Workspace in(chosen, block);
   const auto channels = [&](std::int64_t real, std::int64_t padded, std::int64_t area, std::int64_t pitch) {
     const auto of_group = [&](std::int64_t count) { return static_cast<int>(count / p.groups); };
-    return Channels{of_group(real),         Divisor<std::uint32_t>(padded / p.groups),
-                    padded / p.groups,      static_cast<int>(p.groups),
-                    static_cast<int>(area), p.channels_last() ? pitch : 0};
+    return Channels{of_group(real),
+                    Divisor<std::uint32_t>(padded / p.groups),
+                    padded / p.groups,
+                    static_cast<int>(p.groups),
+                    static_cast<int>(area),
+                    p.channels_last() ? pitch : 0,
+                    inner.by_groups ? static_cast<int>(p.N) : 0};
   };
   const auto floats = [](void* array) { return static_cast<float*>(array); };
   const Channels of_x = channels(p.C, inner.C, p.H * p.W, p.x_channels),
@@ -210,7 +272,10 @@ void run(Context& context, const Problem& p, const Arrays& arrays, int plan, voi
   if (weight_pass && arrays.weight == nullptr) return;
   if (p.pass != Pass::grad_x) regroup<false>(context, floats(in.arrays.x), floats(arrays.x), of_x, p.N, Unchanged{});
   if (p.pass != Pass::forward) regroup<false>(context, floats(in.arrays.y), floats(arrays.y), of_y, p.N, Unchanged{});
-  if (!weight_pass) copy_weight(context, floats(in.arrays.weight), floats(arrays.weight), inner, p);
+  if (inner.packed_weight)
+    order_weight(context, floats(in.arrays.weight), floats(arrays.weight), p, inner);
+  else if (!weight_pass)
+    copy_weight(context, floats(in.arrays.weight), floats(arrays.weight), inner, p);
   {
     const CopiedWeights copied;
     chosen.algorithm->run(context, inner, in.arrays, chosen.plan, in.own);
@@ -235,30 +300,57 @@ std::int64_t engine_lanes_of(const Problem& p) {
   return p.tensor_cores() && has_engines() && p.groups <= most_engine_groups ? engine_lanes : 4;
 }
 
+/// In TF32, for which this was measured: the gradient of x through a stride of many groups, or without lanes for
+/// engines: nothing takes them as they are.
+bool folds_groups(const Problem& p) {
+  const std::int64_t C = p.C / p.groups, O = p.O / p.groups;
+  return p.tensor_cores() && p.pass == Pass::grad_x && p.stride_h * p.stride_w > 1 &&
+         (p.groups > most_engine_groups || C % engine_lanes != 0 || O % engine_lanes != 0);
+}
+
 /// Groups, channels last: not where strips or an implicit product take them as they are.
 bool pays_in_groups(const Problem& p) {
   const bool narrow = grouped::fits_narrow(p);
   if (narrow || !p.channels_last() || p.C / p.groups % 4 != 0 || p.O / p.groups % 4 != 0) return !narrow;
+  if (folds_groups(p)) return true;
   if (!has_engines() || p.groups > most_engine_groups) return false;
   Problem own = in_lanes(p, 4), engine = with_lanes(p, true);
   own.pass = engine.pass = Pass::forward;
   return !implicit_fits(own) || library_time(engine) + copies_time(p, engine) < implicit_time(own);
 }
 
+/// A 1x1 kernel with a stride and few channels on one side: the copies would be most of the work.
+bool skips_most(const Problem& p, std::int64_t summed) {
+  constexpr std::int64_t few = 16, short_sum = 512;
+  return p.tensor_cores() && p.KH * p.KW == 1 && p.stride_h * p.stride_w > 1 && std::min(p.C, p.O) <= few &&
+         (summed < short_sum || p.pass == Pass::grad_weight);
+}
+
+/// Few positions and a large weight, whose copies take longer than its gradient from whole planes.
+bool weighs_most(const Problem& p) {
+  constexpr std::int64_t few = 100, large = 4'000'000;
+  return p.tensor_cores() && p.pass == Pass::grad_weight && p.positions() <= few && p.weights() >= large &&
+         direct_tensor_grad_weight.fits(p);
+}
+
 /// Large problems without lanes, or with long sums, but for planes that a kernel of their own takes.
 bool pays(const Problem& p) {
-  constexpr double least = 1e7, least_long = 1e6;  // multiply-adds
-  constexpr std::int64_t long_sum = 512;
+  const std::int64_t longest = 512, long_sum = p.tensor_cores() ? 256 : longest;
   if (p.channels_last() && p.groups == 1) return false;  // its algorithms fill the lanes of x themselves
   const std::int64_t C = p.C / p.groups, O = p.O / p.groups, lanes = engine_lanes_of(p);
-  if (C % lanes == 0 && O % lanes == 0) return false;
+  // Whole lanes are left to general kernels only in groups: channels first, and back through a stride.
+  const bool as_they_are = p.groups == 1 || !p.tensor_cores() || (p.channels_last() && !folds_groups(p));
+  if (C % lanes == 0 && O % lanes == 0 && as_they_are) return false;
   const auto work = [](const Problem& q) {
     return static_cast<double>(q.outputs()) * static_cast<double>(q.C / q.groups * q.KH * q.KW);
   };
   const double waste = work(with_lanes(p, true)) / work(p);
   const std::int64_t summed =
       p.pass == Pass::grad_weight ? p.positions() : p.KH * p.KW * (p.pass == Pass::forward ? C : O);
-  if (work(p) < (summed >= long_sum ? least_long : least) || (!p.tensor_cores() && waste > 2)) return false;
+  const double least = summed >= long_sum ? (summed >= longest && p.tensor_cores() ? 1e5 : 1e6) : 1e7;  // multiply-adds
+  if (work(p) < least || (!p.tensor_cores() && waste > 2) || skips_most(p, summed) || weighs_most(p) ||
+      suits_gathering(p))
+    return false;
   if (p.groups > 1 && !pays_in_groups(p)) return false;
   const Algorithm* const planes[][2]{{&direct_forward, &direct_tensor_forward_last},
                                      {&direct_grad_x, &direct_tensor_grad_x_last},

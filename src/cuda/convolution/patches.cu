@@ -6,7 +6,7 @@
 #include "cuda/convolution/engines.cuh"
 #include "cuda/convolution/implicit.cuh"
 #include "cuda/convolution/rule.cuh"
-#include "cuda/products/library.cuh"
+#include "cuda/convolution/windows.cuh"
 
 namespace tern::cuda::convolution {
 namespace {
@@ -41,79 +41,43 @@ __global__ void __launch_bounds__(threads)
   for (int i = thread; i < channels * s.taps; i += threads) to[i] = window[i];
 }
 
-struct Activated {
-  Activation activation;
-  __device__ float operator()(float value) const { return activate(value, activation); }
-};
-bool in_epilogue(const Problem& p) { return p.activation == Activation::none || p.activation == Activation::relu; }
-
-std::int64_t length_of(const Problem& p) { return p.C * p.KH * p.KW; }
-
-products::Problem product_of(const Problem& p) {
-  constexpr std::uint32_t of_workspace = 256;
-  products::Problem product;
-  product.m = p.positions(), product.n = p.O, product.k = length_of(p);
-  product.transpose_b = true;
-  product.pitch = p.y_channels;
-  product.activation = in_epilogue(p) ? p.activation : Activation::none;
-  product.precision = p.precision == Precision::bf16 ? Precision::tf32 : p.precision;
-  product.deterministic = p.deterministic;
-  product.device = p.device;
-  product.inputs = {p.inputs.y, of_workspace, p.inputs.weight, p.inputs.bias};
-  return product;
-}
-
-std::size_t patches_bytes(const Problem& p) {
-  return static_cast<std::size_t>(p.positions() * length_of(p)) * sizeof(float);
-}
-int next_plan(const Problem& p, int plan) { return products::next_algorithm(product_of(p), plan); }
-
-/// The patches, then the product's workspace.
-std::size_t workspace(const Problem& p, int plan) {
-  Parts parts(nullptr);
-  parts.take(patches_bytes(p));
-  parts.take(products::algorithm_workspace(product_of(p), plan));
-  return parts.bytes();
-}
-
 void run(Context& context, const Problem& p, const Arrays& arrays, int plan, void* workspace) {
-  const products::Problem product = product_of(p);
-  Parts parts(workspace);
-  auto* const patches = static_cast<float*>(parts.take(patches_bytes(p)));
-  void* const rest = parts.take(products::algorithm_workspace(product, plan));
   const auto i = [](std::int64_t value) { return static_cast<int>(value); };
   using Divide = Divisor<std::uint32_t>;
   const Patches sizes{i(p.C),        i(p.H),       i(p.W),       i(p.KH * p.KW),  i(p.stride_h),
                       i(p.stride_w), i(p.pad_h),   i(p.pad_w),   i(p.dilation_h), i(p.dilation_w),
                       p.x_channels,  Divide(p.OW), Divide(p.OH), Divide(p.KW)};
   const dim3 blocks(static_cast<unsigned>(p.positions()), static_cast<unsigned>(ceil_div(p.C, block_channels)));
-  launch(context, Grid(blocks, threads, sizeof(float) * static_cast<std::size_t>(block_channels * sizes.taps)),
-         patches_kernel, patches, static_cast<const float*>(arrays.x), sizes);
-  products::run_algorithm(context, product, {arrays.y, patches, arrays.weight, arrays.bias}, plan, rest);
-  auto* const y = static_cast<float*>(arrays.y);
-  if (!in_epilogue(p)) map(context, p.outputs(), Activated{p.activation}, y, y);
+  windows::run(context, p, arrays, plan, workspace, [&](float* out) {
+    launch(context, Grid(blocks, threads, sizeof(float) * static_cast<std::size_t>(block_channels * sizes.taps)),
+           patches_kernel, out, static_cast<const float*>(arrays.x), sizes);
+  });
 }
 
 bool fits(const Problem& p) {
-  constexpr std::int64_t most = std::int64_t{1} << 31, side = std::int64_t{1} << 15;
-  return p.channels_last() && p.tensor_cores() && card().code >= 80 && p.element == Element::float32 &&
-         p.stored == Element::float32 && p.groups == 1 && p.KH * p.KW > 1 && p.KH * p.KW <= most_taps && p.C % 4 == 0 &&
-         p.C > 0 && p.C < 64 * side && p.H < side && p.W < side && p.KH * p.dilation_h < side &&
-         p.KW * p.dilation_w < side && p.positions() * length_of(p) < most && p.inputs.weight % 16 == 0 &&
-         p.inputs.bias != 0 && p.inputs.bias % 16 == 0 && (in_epilogue(p) || p.y_channels == p.O);
+  constexpr std::int64_t side = std::int64_t{1} << 15;
+  return windows::fits(p) && p.tensor_cores() && card().code >= 80 && p.KH * p.KW <= most_taps && p.C % 4 == 0 &&
+         p.C < 64 * side && p.H < side && p.W < side && p.KH * p.dilation_h < side && p.KW * p.dilation_w < side &&
+         p.inputs.weight % 16 == 0;
 }
 
 /// Against packing the weight for an engine, or for an implicit product. Microseconds on an H200.
 bool pays(const Problem& p) {
-  constexpr double bytes_rate = 3e6, product_rate = 130e6, launch = 4;
+  constexpr double bytes_rate = 3e6, product_rate = 130e6, large_engine_rate = 50e6, engine_rate = 120e6,
+                   engine_launch = 10, launch = 4;
+  constexpr std::int64_t short_sum = 256;
   const bool by_engines = has_engines() && p.O % engine_lanes == 0;
-  if (p.precision != Precision::tf32 || (by_engines && !starves_library(p)) || !implicit_fits(in_lanes(p, 4)))
+  const bool starves = !by_engines || starves_library(p);
+  if (p.precision != Precision::tf32 || (!starves && (is_common(p) || windows::length_of(p) < short_sum)) ||
+      !implicit_fits(in_lanes(p, 4)))
     return false;
   const auto seconds = [](std::int64_t floats) { return static_cast<double>(floats) * sizeof(float) / bytes_rate; };
-  const double product = static_cast<double>(p.outputs()) * static_cast<double>(length_of(p)) / product_rate;
-  const double here = seconds(2 * p.positions() * length_of(p) + p.weights()) + product + 2 * launch;
-  const double own = 1.4 * implicit_time(p);
-  const double there = seconds(2 * p.weights()) + launch + (by_engines ? std::min(library_time(p), own) : own);
+  const auto work = static_cast<double>(p.outputs()) * static_cast<double>(windows::length_of(p));
+  const double here =
+      seconds(2 * p.positions() * windows::length_of(p) + p.weights()) + work / product_rate + 2 * launch;
+  const double rate = p.KH * p.KW >= 49 ? large_engine_rate : engine_rate;
+  const double own = 1.4 * implicit_time(p), library = starves ? library_time(p) : work / rate + engine_launch;
+  const double there = seconds(2 * p.weights()) + launch + (by_engines ? std::min(library, own) : own);
   return here < there;
 }
 bool fits_first(const Problem& p) { return fits(p) && pays(p); }
@@ -121,7 +85,7 @@ bool fits_last(const Problem& p) { return fits(p) && !pays(p); }
 
 }  // namespace
 
-const Algorithm patches_forward_first{"product", fits_first, workspace, run, next_plan};
-const Algorithm patches_forward_last{"product", fits_last, workspace, run, next_plan};
+const Algorithm patches_forward_first{"product", fits_first, windows::workspace, run, windows::next_plan};
+const Algorithm patches_forward_last{"product", fits_last, windows::workspace, run, windows::next_plan};
 
 }  // namespace tern::cuda::convolution

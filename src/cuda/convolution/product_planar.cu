@@ -6,6 +6,7 @@
 #include "cuda/async_copy.cuh"
 #include "cuda/convolution/algorithms.cuh"
 #include "cuda/convolution/planes.cuh"
+#include "cuda/convolution/rule.cuh"
 #include "cuda/elementwise.cuh"
 #include "cuda/fused.cuh"
 #include "cuda/fused_rows.cuh"
@@ -251,8 +252,9 @@ bool fits(const Problem& p) {
 
 /// Against transposed copies around a product by a library, which multiplies faster. Microseconds on an H200.
 bool pays(const Problem& p) {
-  constexpr double bytes_rate = 3e6, copies_rate = 2.5e6, product_rate = 22e6, library_rate = 150e6, stage = 0.35,
-                   launch = 4, launches = 12;
+  if (suits_gathering(p)) return false;
+  constexpr double bytes_rate = 3e6, copies_rate = 2.5e6, product_rate = 22e6, weight_rate = 11e6, library_rate = 150e6,
+                   stage = 0.35, launch = 4, launches = 12;
   const Sizes s = sizes_of(p);
   const auto whole = [](std::int64_t count, std::int64_t of) { return ceil_div(count, of) * of; };
   const auto bytes = static_cast<double>(p.images() + p.outputs()) * sizeof(float);
@@ -260,7 +262,9 @@ bool pays(const Problem& p) {
   const auto work = static_cast<double>(p.N * whole(s.rows, 32) * whole(s.columns, 64) * whole(s.k, depth));
   const auto slices = static_cast<double>(p.pass == Pass::grad_weight ? slices_of(p) : p.N);
   const double waits = static_cast<double>(p.N * ceil_div(s.k, depth)) / slices * stage;
-  const double here = singly * std::max({bytes / bytes_rate, work / product_rate, waits}) + launch;
+  const double here = singly * std::max({bytes / bytes_rate,
+                                         work / (p.pass == Pass::grad_weight ? weight_rate : product_rate), waits}) +
+                      launch;
   const double there =
       3 * bytes / copies_rate + launches + static_cast<double>(p.outputs()) * static_cast<double>(p.C) / library_rate;
   return here < there;

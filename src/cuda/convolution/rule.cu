@@ -21,6 +21,29 @@ std::int64_t library_tiles(const Problem& p) {
 
 }  // namespace
 
+bool is_common(const Problem& engine) {
+  constexpr std::int64_t multiple = 64;
+  if (engine.KH * engine.KW == 1) return engine.stride_h == 1 || engine.C / engine.groups >= multiple;
+  // The 5x5 kernel is AlexNet's.
+  const bool small = engine.KH <= 3 && engine.KW <= 3;
+  return (small || (engine.KH <= 5 && engine.KW <= 5 && engine.C == multiple)) &&
+         engine.C / engine.groups % multiple == 0 && engine.O / engine.groups % multiple == 0;
+}
+
+bool asks_second_mode(const Problem& engine) {
+  // A first layer after space-to-depth has no padding, and the first mode knows it.
+  const bool first_layer = engine.KH > 1 && engine.pad_h == 0 && engine.pad_w == 0;
+  // Its tiles of 3x3 kernels are worse for some tens of outputs that are no multiple of 64.
+  const std::int64_t written = engine.pass == Pass::grad_x ? engine.C : engine.O;
+  const bool tens = engine.KH * engine.KW == 9 && engine.groups == 1 && written > 32 && written < 128;
+  return engine.element == Element::float32 && engine.tensor_cores() && !is_common(engine) && !first_layer && !tens;
+}
+
+bool is_short(const Problem& engine) {
+  constexpr double most = 8;  // microseconds
+  return !is_common(engine) && implicit_time(engine) < most;
+}
+
 double library_time(const Problem& engine) {
   constexpr std::int64_t row = 128;
   constexpr double launch = 5;
@@ -48,6 +71,19 @@ bool starves_library(const Problem& engine) {
   return 2 * library_tiles(engine) <= card().multiprocessors || sum_of(engine) >= longest;
 }
 
+double fold_time(const Problem& p) {
+  constexpr double bytes_rate = 3e6, launches = 9;
+  const bool back = p.pass == Pass::grad_x;
+  const std::int64_t m = back ? p.positions() : p.N * p.H * p.W, n = p.KH * p.KW * ((back ? p.C : p.O) / p.groups),
+                     k = (back ? p.O : p.C) / p.groups;
+  const std::int64_t tiles = ceil_div(m, 128) * ceil_div(n, 128) * p.groups;
+  // Per element of the sum, while each multiprocessor has a tile.
+  const double each = 4 * tiles > card().multiprocessors ? 0.011 : 0.006;
+  const auto waves = static_cast<double>(ceil_div(tiles, card().multiprocessors));
+  const auto moved = static_cast<double>(2 * m * n * p.groups + 2 * p.weights()) * sizeof(float);
+  return waves * static_cast<double>(k) * each + moved / bytes_rate + launches;
+}
+
 double copies_time(const Problem& p, const Problem& lanes) {
   constexpr double rate = 3e6, launches = 10;
   const auto floats = static_cast<double>(p.images() + p.outputs() + 2 * (lanes.images() + lanes.outputs()));
@@ -68,6 +104,13 @@ bool suits_planes(const Problem& p) {
   if (std::max(p.C, p.O) <= few) return true;
   const std::int64_t summed = p.pass == Pass::forward ? p.C : p.pass == Pass::grad_x ? p.O : 0;
   return multiply_adds(p) <= most && summed <= summed_channels;
+}
+
+bool suits_gathering(const Problem& p) {
+  constexpr std::int64_t few_columns = 64, few_rows = 8, many = 50000;
+  if (!p.tensor_cores() || p.pass != Pass::grad_weight || p.groups > 1 || p.positions() < many) return false;
+  const bool single = p.KH * p.KW == 1;
+  return single ? std::min(p.C, p.O) <= few_rows : p.C * p.KH * p.KW <= few_columns;
 }
 
 bool strips_are_slower(const Problem& p) {

@@ -11,9 +11,20 @@ double implicit_time(const Problem& engine);
 double library_time(const Problem& engine);
 /// Whether the former clearly is shorter; both may have other lanes.
 bool prefers_implicit(const Problem& own, const Problem& library);
+/// Whether so little is computed that an engine of the library takes longer to begin and to end.
+bool is_short(const Problem& engine);
 /// Whether cuDNN leaves much of the card idle: it takes groups one after the other, and rarely divides long sums among
 /// blocks where tiles are few.
 bool starves_library(const Problem& engine);
+
+/// Kernels and channels that published networks have most often, for which cuDNN's first heuristic mode and these rules
+/// were tuned: 1x1, or 3x3 with multiples of 64 channels.
+bool is_common(const Problem& engine);
+/// Whether engines are proposed by cuDNN's second heuristic mode, which is better for what is rare.
+bool asks_second_mode(const Problem& engine);
+
+/// A product for all taps, whose terms are added afterwards (fold.cu), channels last.
+double fold_time(const Problem& problem);
 
 /// Copies of images from `p` to `lanes`, whose channels differ, around a pass.
 double copies_time(const Problem& p, const Problem& lanes);
@@ -23,6 +34,10 @@ Problem in_lanes(const Problem& p, std::int64_t lanes);
 
 /// Whether kernels that keep small planes whole (direct*.cu) are faster than others. They are made for few channels.
 bool suits_planes(const Problem& p);
+
+/// Whether the weight's gradient has so few columns or rows that tiles of products would be mostly empty: the general
+/// kernel gathers less.
+bool suits_gathering(const Problem& p);
 
 /// Whether strips of few channels per group (grouped*.cu) are slower than an implicit product, channels last.
 bool strips_are_slower(const Problem& p);

@@ -10,7 +10,7 @@
 namespace tern::cuda::convolution {
 namespace single {
 
-bool fits(const Problem& p) {
+bool walks(const Problem& p) {
   constexpr std::int64_t most = std::int64_t{1} << 31, side = std::int64_t{1} << 15;
   const bool square = p.KH == p.KW && p.KH % 2 == 1 && p.KH <= 7 && p.stride_h == p.stride_w &&
                       p.dilation_h == p.dilation_w && p.stride_h <= 2 &&
@@ -20,14 +20,18 @@ bool fits(const Problem& p) {
                        longest < side && p.W < side && p.OW < side && p.pad_h < side && p.pad_w < side &&
                        std::max(p.C, p.O) <= 65535;
   return square && counted && !p.channels_last() && !p.pools && p.element == Element::float32 &&
-         p.stored == Element::float32 && p.groups == 1 && std::min(p.C, p.O) == 1;
+         p.stored == Element::float32;
 }
+bool fits(const Problem& p) { return walks(p) && p.groups == 1 && std::min(p.C, p.O) == 1; }
 
 bool is_preferred(const Problem& p) {
   constexpr std::int64_t most = 32;  // planes of layers such as LeNet's first, which other kernels take whole
   const Algorithm* const small[][2]{{&direct_forward, &direct_tensor_forward_last},
                                     {&direct_grad_x, &direct_tensor_grad_x_last},
                                     {&direct_grad_weight, &direct_tensor_grad_weight}};
+  // Of many planes with a stride, large windows read mostly zeros, or rows that no other thread shares.
+  if (p.tensor_cores() && p.C == 1 && p.O > 2 * most && p.stride_h > 1 && p.KH >= 5 && p.pass != Pass::forward)
+    return false;
   if (std::max(p.C, p.O) > most || p.O == 1) return true;
   const auto& others = small[p.pass == Pass::forward ? 0 : p.pass == Pass::grad_x ? 1 : 2];
   return std::none_of(std::begin(others), std::end(others), [&](const Algorithm* other) { return other->fits(p); });
@@ -48,9 +52,6 @@ Walk walk_of(const Problem& p, bool back) {
 
 namespace {
 
-/// The taps of a column lie together in shared memory, from a multiple of 16 bytes on.
-template <int K>
-constexpr int tap_pitch = (K + 3) / 4 * 4;
 template <int K>
 constexpr int weight_pitch = K == 1 ? 1 : K* tap_pitch<K>;
 
@@ -64,23 +65,6 @@ __device__ __forceinline__ void stage_weights(float* shared, const float* weight
   }
   __syncthreads();
 }
-
-/// The taps of a column.
-template <int K>
-struct Taps {
-  float value[tap_pitch<K>];
-  __device__ __forceinline__ Taps(const float* shared, int column) {
-    if constexpr (K == 1) {
-      value[0] = *shared;
-    } else {
-#pragma unroll
-      for (int i = 0; i < tap_pitch<K>; i += 4) {
-        const float4 four = *reinterpret_cast<const float4*>(shared + column * tap_pitch<K> + i);
-        value[i] = four.x, value[i + 1] = four.y, value[i + 2] = four.z, value[i + 3] = four.w;
-      }
-    }
-  }
-};
 
 struct Arguments {
   float* to;

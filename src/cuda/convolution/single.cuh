@@ -10,6 +10,8 @@ namespace tern::cuda::convolution::single {
 
 /// Square kernels of 1, 3, 5 or 7. Stride and dilation are equal, or one of them is 1: then the rows that the taps of a
 /// strip read are equally far apart.
+bool walks(const Problem& problem);
+/// One input channel or one output.
 bool fits(const Problem& problem);
 /// Whether it is faster than the algorithms for small planes, where those fit.
 bool is_preferred(const Problem& problem);
@@ -75,6 +77,27 @@ struct Window {
 template <int K, int S>
 constexpr int rows_of = K == 7 && S == 2 ? 2 : 4;
 
+/// The taps of a column lie together in shared memory, from a multiple of 16 bytes on.
+template <int K>
+constexpr int tap_pitch = (K + 3) / 4 * 4;
+
+/// The taps of a column.
+template <int K>
+struct Taps {
+  float value[tap_pitch<K>];
+  __device__ __forceinline__ Taps(const float* shared, int column) {
+    if constexpr (K == 1) {
+      value[0] = *shared;
+    } else {
+#pragma unroll
+      for (int i = 0; i < tap_pitch<K>; i += 4) {
+        const float4 four = *reinterpret_cast<const float4*>(shared + column * tap_pitch<K> + i);
+        value[i] = four.x, value[i + 1] = four.y, value[i + 2] = four.z, value[i + 3] = four.w;
+      }
+    }
+  }
+};
+
 /// Calls body(size, S, apart) with constants.
 template <class Body>
 void with_window(const Problem& p, bool back, const Body& body) {
@@ -90,5 +113,9 @@ void with_window(const Problem& p, bool back, const Body& body) {
   if (p.KH == 5) return of_size(std::integral_constant<int, 5>{});
   of_size(std::integral_constant<int, 7>{});
 }
+
+/// The gradient of the weight, also for groups of few channels; its workspace.
+void run_grad_weight(Context& context, const Problem& problem, const Arrays& arrays, int plan, void* workspace);
+std::size_t grad_weight_workspace(const Problem& problem, int plan);
 
 }  // namespace tern::cuda::convolution::single

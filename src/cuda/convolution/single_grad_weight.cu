@@ -1,5 +1,5 @@
-// The gradient of the weight of convolutions with one input channel or one output: a block sums a slice of the
-// positions for one plane, in a fixed tree; sum_slices adds the slices.
+// The gradient of the weight of convolutions with one input channel or one output, and of groups of few channels: a
+// block sums a slice of the positions for an output and an input, in a fixed tree; sum_slices adds the slices.
 
 #include <algorithm>
 
@@ -19,8 +19,9 @@ constexpr int sum_rows = K == 7 ? 8 : 4;
 struct Sums {
   float *weight, *bias;  ///< null: not wanted
   const float *g, *x;
-  std::int64_t slice;      ///< elements from one slice's sums to the next
-  int g_planes, x_planes;  ///< one of them is 1
+  std::int64_t slice;  ///< elements from one slice's sums to the next
+  int g_planes, x_planes;
+  int outputs, inputs;  ///< of a group
   std::uint32_t items;
 };
 
@@ -42,21 +43,22 @@ __device__ __forceinline__ void add_threads(const float (&sums)[count], const Us
   }
 }
 
-/// Blocks of a plane by slices.
+/// Blocks of pairs by slices.
 template <int K, int S>
 __global__ void __launch_bounds__(threads, K == 7 ? 3 : 6)
     grad_weight_kernel(const __grid_constant__ Sums on, const __grid_constant__ Walk walk) {
   constexpr int rows = sum_rows<K>;
-  const int plane = static_cast<int>(blockIdx.x);
+  const int pair = static_cast<int>(blockIdx.x), output = pair / on.inputs, c = pair % on.inputs;
+  const int input = output / on.outputs * on.inputs + c;
   begin_kernel();
   float sums[K * K + 1] = {};
   for (std::uint32_t item = blockIdx.y * threads + threadIdx.x; item < on.items; item += gridDim.y * threads) {
     const Strip<rows> strip(item, walk);
-    const auto plane_of = [&](int planes) {
-      return static_cast<std::int64_t>(strip.image) * planes + (planes == 1 ? 0 : plane);
+    const auto plane_of = [&](int planes, int plane) {
+      return static_cast<std::int64_t>(strip.image) * planes + plane;
     };
-    const float* const g = on.g + (plane_of(on.g_planes) * walk.at_h + strip.row) * walk.at_w + strip.column;
-    const float* const x = on.x + plane_of(on.x_planes) * walk.read_h * walk.read_w;
+    const float* const g = on.g + (plane_of(on.g_planes, output) * walk.at_h + strip.row) * walk.at_w + strip.column;
+    const float* const x = on.x + plane_of(on.x_planes, input) * walk.read_h * walk.read_w;
     float gradient[rows];
 #pragma unroll
     for (int r = 0; r < rows; ++r)
@@ -78,9 +80,9 @@ __global__ void __launch_bounds__(threads, K == 7 ? 3 : 6)
   }
   add_threads(sums, [&](int i, float total) {
     if (i < K * K) {
-      if (on.weight != nullptr) on.weight[blockIdx.y * on.slice + plane * (K * K) + i] = total;
-    } else if (on.bias != nullptr && plane < on.g_planes) {
-      on.bias[blockIdx.y * on.slice + plane] = total;
+      if (on.weight != nullptr) on.weight[blockIdx.y * on.slice + pair * (K * K) + i] = total;
+    } else if (on.bias != nullptr && c == 0) {
+      on.bias[blockIdx.y * on.slice + output] = total;
     }
   });
 }
@@ -91,19 +93,23 @@ int rows_of_problem(const Problem& p) {
   return rows;
 }
 
+std::int64_t pairs_of(const Problem& p) { return p.O * (p.C / p.groups); }
+
 std::int64_t slices_of(const Problem& p) {
   constexpr std::int64_t wanted = 8;  // blocks for each multiprocessor
   const Walk walk = walk_of(p, false);
   const std::int64_t most = ceil_div(walk.items(rows_of_problem(p)), 2 * threads);
-  return std::clamp<std::int64_t>(std::min(ceil_div(wanted * card().multiprocessors, walk.planes), most), 1, 65535);
+  return std::clamp<std::int64_t>(std::min(ceil_div(wanted * card().multiprocessors, pairs_of(p)), most), 1, 65535);
 }
 
-std::size_t workspace(const Problem& p, int) {
+}  // namespace
+
+std::size_t grad_weight_workspace(const Problem& p, int) {
   const std::int64_t slices = slices_of(p);
   return slices == 1 ? 0 : static_cast<std::size_t>(slices * (p.weights() + p.O)) * sizeof(float);
 }
 
-void run(Context& context, const Problem& p, const Arrays& arrays, int, void* workspace) {
+void run_grad_weight(Context& context, const Problem& p, const Arrays& arrays, int, void* workspace) {
   Walk walk = walk_of(p, false);
   const std::int64_t slices = slices_of(p);
   auto* const partials = static_cast<float*>(workspace);
@@ -115,19 +121,22 @@ void run(Context& context, const Problem& p, const Arrays& arrays, int, void* wo
                 .slice = p.weights() + p.O,
                 .g_planes = static_cast<int>(p.O),
                 .x_planes = static_cast<int>(p.C),
+                .outputs = static_cast<int>(p.O / p.groups),
+                .inputs = static_cast<int>(p.C / p.groups),
                 .items = static_cast<std::uint32_t>(walk.items(rows_of_problem(p)))};
   with_window(p, false, [&](auto size, auto stride, auto) {
     walk.cut(sum_rows<size.value>);
-    launch(context, Grid(dim3(static_cast<unsigned>(walk.planes), static_cast<unsigned>(slices)), threads),
+    launch(context, Grid(dim3(static_cast<unsigned>(pairs_of(p)), static_cast<unsigned>(slices)), threads),
            grad_weight_kernel<size.value, stride.value>, on, walk);
   });
   if (slices > 1) sum_slices<float>(context, weight, bias, partials, slices, p.weights(), p.O);
 }
 
-}  // namespace
 }  // namespace single
 
-const Algorithm single_grad_weight_first{"single", single::fits_first, single::workspace, single::run};
-const Algorithm single_grad_weight_last{"single", single::fits_last, single::workspace, single::run};
+const Algorithm single_grad_weight_first{"single", single::fits_first, single::grad_weight_workspace,
+                                         single::run_grad_weight};
+const Algorithm single_grad_weight_last{"single", single::fits_last, single::grad_weight_workspace,
+                                        single::run_grad_weight};
 
 }  // namespace tern::cuda::convolution
