@@ -38,15 +38,31 @@ else()
       set(TERN_CUDNN_BUILT OFF)
       list(FILTER tern_cuda_sources EXCLUDE REGEX "convolution/engines\\.cu$")
     endif()
+    # Instructions of warpgroups exist for 90a alone, whose code other cards do not run: these files have no other.
+    set(tern_cuda_targets tern_cuda)
+    set(tern_cuda_objects $<TARGET_OBJECTS:tern_cuda>)
+    if(CMAKE_CUDA_ARCHITECTURES MATCHES "(^|;)90")
+      set(tern_warpgroup_sources ${tern_cuda_sources})
+      list(FILTER tern_warpgroup_sources INCLUDE REGEX "_groups\\.cu$")
+      list(FILTER tern_cuda_sources EXCLUDE REGEX "_groups\\.cu$")
+      add_library(tern_cuda_warpgroups OBJECT ${tern_warpgroup_sources})
+      set_target_properties(tern_cuda_warpgroups PROPERTIES CUDA_ARCHITECTURES 90a-real)
+      target_compile_definitions(tern_cuda_warpgroups PRIVATE TERN_CUDA_WARPGROUPS)
+      list(APPEND tern_cuda_targets tern_cuda_warpgroups)
+      list(APPEND tern_cuda_sources $<TARGET_OBJECTS:tern_cuda_warpgroups>)
+      list(APPEND tern_cuda_objects $<TARGET_OBJECTS:tern_cuda_warpgroups>)
+    endif()
     add_library(tern_cuda MODULE ${tern_cuda_sources})
-    # The plug-in needs only the headers of the table and the device; it does not link the library.
-    target_include_directories(tern_cuda PRIVATE include src)
-    # CMake 3.25 silently drops CUDA_STANDARD 20 with nvcc 13, so the flag is given by hand.
-    set_target_properties(tern_cuda PROPERTIES CXX_STANDARD 20 CUDA_STANDARD 17 POSITION_INDEPENDENT_CODE ON
-                                               CXX_VISIBILITY_PRESET default CUDA_SEPARABLE_COMPILATION OFF
-                                               CUDA_RUNTIME_LIBRARY Static)
-    target_compile_options(tern_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 --expt-relaxed-constexpr -fmad=true
-                                             -Xcompiler=-Wall,-Wextra>)
+    foreach(target ${tern_cuda_targets})
+      # The plug-in needs only the headers of the table and the device; it does not link the library.
+      target_include_directories(${target} PRIVATE include src)
+      # CMake 3.25 silently drops CUDA_STANDARD 20 with nvcc 13, so the flag is given by hand.
+      set_target_properties(${target} PROPERTIES CXX_STANDARD 20 CUDA_STANDARD 17 POSITION_INDEPENDENT_CODE ON
+                                                 CXX_VISIBILITY_PRESET default CUDA_SEPARABLE_COMPILATION OFF
+                                                 CUDA_RUNTIME_LIBRARY Static)
+      target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 --expt-relaxed-constexpr
+                                               -fmad=true -Xcompiler=-Wall,-Wextra>)
+    endforeach()
     target_link_libraries(tern_cuda PRIVATE CUDA::cublasLt)
     if(TERN_CUDNN_BUILT)
       target_include_directories(tern_cuda SYSTEM PRIVATE ${TERN_CUDNN_INCLUDE_DIR})

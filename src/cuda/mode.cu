@@ -67,7 +67,7 @@ constexpr Decision decisions[]{
     {"matmul", {"gemv", "sliced", "own", "library"}},
     {"linear", {"gemv", "sliced", "own", "library"}},
     {"linear_backward", {"gemv", "sliced", "own", "library"}},
-    {"attention", {"fused", "composed"}},
+    {"attention", {"streamed", "warpgroups", "fused", "composed"}},
     {"recurrent", {"one_cluster", "persistent", "clustered", "steps"}},
     {"recurrent_backward", {"one_cluster", "persistent", "clustered", "steps"}},
     {"quantized_conv2d", {"general", "depthwise", "implicit", "boxes"}},

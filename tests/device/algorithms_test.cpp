@@ -217,17 +217,34 @@ TEST_CASE("algorithms: attention", "[device][algorithms]") {
 }
 
 TEST_CASE("algorithms: attention of few queries reads keys and values in place", "[device][algorithms]") {
-  const Device device{"vectorized"};
-  Generator generator(1);
-  const Tensor key = randn({2, 100, 8}, generator).set_requires_grad();
-  for (const std::int64_t queries : {1, 4, 5}) {
-    const Profile profile;
-    const Tensor query = randn({2, queries, 8}, generator).set_requires_grad();
-    op::sum(op::scaled_dot_product_attention(query, key, key)).backward();
-    const std::string wanted = queries <= 4 ? "streamed" : "fused";
-    CHECK(row_of(profile.table(), "scaled_dot_product_attention", false).algorithm == "attention " + wanted);
-    CHECK(row_of(profile.table(), "scaled_dot_product_attention", true).algorithm == "attention " + wanted);
+  for (const char* name : {"vectorized", "cuda"}) {
+    if (!is_available(name)) continue;
+    INFO(name);
+    const Device device{name};
+    Generator generator(1);
+    const Tensor key = randn({2, 100, 8}, generator).set_requires_grad();
+    for (const std::int64_t queries : {1, 4, 5}) {
+      const Profile profile;
+      const Tensor query = randn({2, queries, 8}, generator).set_requires_grad();
+      op::sum(op::scaled_dot_product_attention(query, key, key)).backward();
+      const std::string wanted = queries <= 4 ? "streamed" : "fused";
+      CHECK(row_of(profile.table(), "scaled_dot_product_attention", false).algorithm == "attention " + wanted);
+      CHECK(row_of(profile.table(), "scaled_dot_product_attention", true).algorithm == "attention " + wanted);
+    }
   }
+}
+
+TEST_CASE("algorithms: attention of 16 bits by warpgroups, where the card has them", "[device][algorithms]") {
+  if (!is_available("cuda")) return;
+  const Device device{"cuda"};
+  const ForcedAlgorithm forced{"attention", "warpgroups"};
+  const Profile profile;
+  Generator generator(1);
+  const Tensor x = randn({2, 8, 8}, generator).to(DType::bfloat16).detach().set_requires_grad();
+  op::sum(op::scaled_dot_product_attention(x, x, x)).backward();
+  CHECK(forced.taken() == (forced.missed() == 0 ? 2 : 0));
+  const std::string taken = forced.missed() == 0 ? "attention warpgroups" : "attention fused";
+  CHECK(row_of(profile.table(), "scaled_dot_product_attention", true).algorithm == taken);
 }
 
 TEST_CASE("algorithms: attention without a mask stores no scores", "[device][algorithms]") {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <initializer_list>
+#include <string_view>
 
 #include "cuda/attention/attention.cuh"
 #include "cuda/choice.cuh"
@@ -51,45 +52,103 @@ Sizes sizes_of(const ScaledDotProduct& sizes, bool packed) {
           .grad = sizes.grad_out};
 }
 
-/// Sizes and what else the choice reads.
-struct Problem : ScaledDotProduct {
+/// How many heads have one gradient of keys and values.
+int sharing_of(const ScaledDotProduct& sizes, bool of_keys, bool of_values) {
+  const bool shared = sizes.inner > 1 && (of_keys || of_values) && (!of_keys || sizes.grad_key.inner == 0) &&
+                      (!of_values || sizes.grad_value.inner == 0);
+  return shared ? static_cast<int>(sizes.inner) : 1;
+}
+
+/// Sizes and what else the choice reads. Both passes take the same kernels, whose scores have the same bits.
+struct Problem {
+  std::int64_t heads = 0, queries = 0, keys = 0, width = 0, values = 0;
+  bool causal = false, shares = false, records = false;
   Precision precision = Precision::strict;
   Element element = Element::float32;
+
+  Problem(const Context& context, const ScaledDotProduct& sizes, Element of, bool is_recorded)
+      : heads(sizes.heads),
+        queries(sizes.queries),
+        keys(sizes.keys),
+        width(sizes.width),
+        values(sizes.values),
+        causal(sizes.causal),
+        shares(sizes.inner > 1 && sizes.key.inner == 0),
+        records(is_recorded),
+        precision(context.precision),
+        element(of) {}
   Context context() const { return {.precision = precision}; }
+  bool halves() const { return element != Element::float32; }
+  std::int64_t widest() const { return std::max(width, values); }
 };
 
-/// Whether the kernels can run it: positions in a head are int, and a block's tiles must fit the card.
-bool fits(const Problem& sizes) {
+/// Whether positions in a head are int, as the kernels have them.
+bool counts(const Problem& sizes) {
   constexpr std::int64_t most = std::int64_t{1} << 30;
-  const std::int64_t widest = std::max(sizes.width, sizes.values), longest = std::max(sizes.queries, sizes.keys);
-  if (widest > most_width || longest > most / most_width || sizes.heads > most / (longest / 16 + 1)) return false;
-  const Sizes own = sizes_of(sizes, false);
+  const std::int64_t longest = std::max(sizes.queries, sizes.keys);
+  return sizes.widest() <= most_width && longest <= most / most_width && sizes.heads <= most / (longest / 16 + 1);
+}
+
+/// Whether a block's tiles fit the card, too.
+bool fits(const Problem& sizes) {
+  if (!counts(sizes)) return false;
+  const Sizes own{.heads = static_cast<int>(sizes.heads),
+                  .queries = static_cast<int>(sizes.queries),
+                  .keys = static_cast<int>(sizes.keys),
+                  .width = static_cast<int>(sizes.width),
+                  .values = static_cast<int>(sizes.values),
+                  .causal = sizes.causal};
   const auto shared = [&]<class T>() {
     return std::max(forward_shared<T>(sizes.context(), own), backward_shared<T>(sizes.context(), own));
   };
-  const bool halves = sizes.element != Element::float32;
-  return (!halves || card().code >= 80) &&
-         (halves ? shared.operator()<BFloat16>() : shared.operator()<float>()) <= card().shared_per_block;
+  return (!sizes.halves() || card().code >= 80) &&
+         (sizes.halves() ? shared.operator()<BFloat16>() : shared.operator()<float>()) <= card().shared_per_block;
+}
+
+/// More queries read the keys again, which pays without a backward pass where few heads leave the card idle.
+bool streams(const Problem& sizes) {
+  const std::int64_t blocks = sizes.heads * ceil_div(sizes.queries, most_streamed);
+  const bool alone = !sizes.records && blocks <= 2 * card().multiprocessors;
+  return !sizes.causal && !sizes.shares && sizes.queries <= (alone ? 8 * most_streamed : most_streamed) &&
+         counts(sizes) && (!sizes.halves() || card().code >= 80);
+}
+
+bool groups(const Problem& sizes) { return sizes.halves() && has_groups() && counts(sizes); }
+
+/// Backward of narrow heads takes as long as by half tiles, of short ones longer
+/// (benchmarks/results/fused-h200.md).
+bool groups_faster(const Problem& sizes) {
+  return groups(sizes) && (!sizes.records || sizes.widest() > 64 || std::min(sizes.queries, sizes.keys) >= 512);
 }
 
 /// Sizes for which products and a softmax were measured to be faster (benchmarks/results/fused-h200.md).
 bool composes_faster(const Problem& sizes) {
-  return sizes.element == Element::float32 && !on_tensor_cores(sizes.context()) &&
-         std::max(sizes.width, sizes.values) > 64 && !sizes.causal && std::min(sizes.queries, sizes.keys) >= 256;
+  return !sizes.halves() && !on_tensor_cores(sizes.context()) && sizes.widest() > 64 && !sizes.causal &&
+         std::min(sizes.queries, sizes.keys) >= 256;
 }
 
 using Algorithm = cuda::Algorithm<Problem, kernels::NoArrays>;
+const Algorithm streamed{.name = "streamed", .fits = streams};
+const Algorithm warpgroups{.name = "warpgroups", .fits = groups_faster};
 const Algorithm fused_first{.name = "fused", .fits = [](const Problem& p) { return fits(p) && !composes_faster(p); }};
 const Algorithm composed{.name = "composed"};
-const Algorithm fused_last{.name = "fused", .fits = fits};
-constexpr std::array algorithms{&fused_first, &composed, &fused_last};
+const Algorithm fused_last{.name = "fused", .fits = fits}, warpgroups_last{.name = "warpgroups", .fits = groups};
+constexpr std::array algorithms{&streamed, &warpgroups, &fused_first, &composed, &fused_last, &warpgroups_last};
 constexpr std::array without_kernels{&composed};
 
 template <class T>
-bool fuses(const Context& context, const ScaledDotProduct& sizes) {
+std::string_view chosen(const Context& context, const ScaledDotProduct& sizes, bool records) {
   const Candidates<Problem, kernels::NoArrays> with_kernels = algorithms, without = without_kernels;
-  return kernels::fuses(context, decision, std::is_same_v<Scalar<T>, float> ? with_kernels : without,
-                        Problem{sizes, context.precision, element_of<T>});
+  return kernels::chosen_by_rule(context, decision, std::is_same_v<Scalar<T>, float> ? with_kernels : without,
+                                 Problem(context, sizes, element_of<T>, records))
+      .algorithm->name;
+}
+
+template <class T>
+bool fuses(const Context& context, const ScaledDotProduct& sizes) {
+  if (chosen<T>(context, sizes, true) != composed.name) return true;
+  took_algorithm(context, decision, composed.name);
+  return false;
 }
 
 bool takes_strides(const Context&) { return true; }
@@ -100,9 +159,20 @@ void attend(Context& context, T* out, Scalar<T>* log_sum, const T* query, const 
   if constexpr (std::is_same_v<T, double>) {
     throw Error("cuda: attention of float64 is composed");
   } else {
-    took_algorithm(context, decision, "fused");
-    run_forward<T>(context, {out, log_sum, query, key, value},
-                   sizes_of(sizes, packs<T>(sizes, {out, query, key, value})));
+    const std::string_view name = chosen<T>(context, sizes, log_sum != nullptr);
+    const Sizes own = sizes_of(sizes, packs<T>(sizes, {out, query, key, value}));
+    const Forward<T> pass{out, log_sum, query, key, value};
+    if (name == streamed.name) {
+      took_algorithm(context, decision, streamed.name);
+      return run_streamed<T>(context, pass, own);
+    }
+    if constexpr (is_half<T>)
+      if (name == warpgroups.name) {
+        took_algorithm(context, decision, warpgroups.name);
+        return run_forward_groups<T>(context, pass, own);
+      }
+    took_algorithm(context, decision, fused_last.name);
+    run_forward<T>(context, pass, own);
   }
 }
 
@@ -113,13 +183,24 @@ void attend_backward(Context& context, T* grad_query, T* grad_key, T* grad_value
   if constexpr (std::is_same_v<T, double>) {
     throw Error("cuda: attention of float64 is composed");
   } else {
-    took_algorithm(context, decision, "fused");
-    const Sizes own =
-        sizes_of(sizes, packs<T>(sizes, {grad_query, grad_key, grad_value, grad_out, query, key, value, out}));
+    const std::string_view name = chosen<T>(context, sizes, true);
+    Sizes own = sizes_of(sizes, packs<T>(sizes, {grad_query, grad_key, grad_value, grad_out, query, key, value, out}));
+    own.sharing = sharing_of(sizes, grad_key != nullptr, grad_value != nullptr);
+    if (name == streamed.name) {
+      took_algorithm(context, decision, streamed.name);
+      return run_streamed_backward<T>(
+          context, {{grad_query, grad_key, grad_value, grad_out, query, key, value, log_sum, nullptr}, out}, own);
+    }
     const Scratch inner(context, static_cast<std::size_t>(sizes.heads * sizes.queries) * sizeof(float));
     run_inner<T>(context, inner.as<float>(), grad_out, out, own);
-    run_backward<T>(context,
-                    {grad_query, grad_key, grad_value, grad_out, query, key, value, log_sum, inner.as<float>()}, own);
+    const Backward<T> pass{grad_query, grad_key, grad_value, grad_out, query, key, value, log_sum, inner.as<float>()};
+    if constexpr (is_half<T>)
+      if (name == warpgroups.name) {
+        took_algorithm(context, decision, warpgroups.name);
+        return run_backward_groups<T>(context, pass, own);
+      }
+    took_algorithm(context, decision, fused_last.name);
+    run_backward<T>(context, pass, own);
   }
 }
 

@@ -59,6 +59,20 @@ void run_forward(const Context& context, const Forward<T>& pass, const Sizes& si
 template <class T>
 void run_inner(const Context& context, float* inner, const T* grad, const T* out, const Sizes& sizes);
 template <class T>
-void run_backward(const Context& context, const Backward<T>& pass, const Sizes& sizes);
+void run_backward(Context& context, const Backward<T>& pass, const Sizes& sizes);
+
+/// Few queries, whose keys and values are read once.
+inline constexpr std::int64_t most_streamed = 4;
+template <class T>
+void run_streamed(Context& context, const Forward<T>& pass, const Sizes& sizes);
+template <class T>
+void run_streamed_backward(Context& context, const StreamedBackward<T>& pass, const Sizes& sizes);
+
+/// Whether the card multiplies by warpgroups, and this build has the kernels: for 16-bit elements.
+bool has_groups();
+template <class T>
+void run_forward_groups(const Context& context, const Forward<T>& pass, const Sizes& sizes);
+template <class T>
+void run_backward_groups(Context& context, const Backward<T>& pass, const Sizes& sizes);
 
 }  // namespace tern::cuda::scaled_dot_product

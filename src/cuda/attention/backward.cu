@@ -33,6 +33,32 @@ void with_shape(const Context& context, const Sizes& sizes, const Body& body) {
   });
 }
 
+/// inner = sum of grad * out over each row of `width`; one thread per row. It adds in the order of FusedTile::scores,
+/// so that a row with all its weight on one key has a gradient of exactly 0. `packs`: rows are multiples of 16 bytes.
+__global__ void inner_kernel(float* inner, const float* grad, const float* out, std::int64_t rows, Sizes sizes,
+                             bool packs) {
+  begin_kernel();
+  const std::int64_t row = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (row >= rows) return;
+  const int width = sizes.values;
+  grad = sizes.of_head(grad, sizes.grad, static_cast<int>(row / sizes.queries)) + row % sizes.queries * sizes.grad.row;
+  out = sizes.of_head(out, sizes.out, static_cast<int>(row / sizes.queries)) + row % sizes.queries * sizes.out.row;
+  float sum = 0;
+  if (packs) {
+#pragma unroll 4
+    for (int i = 0; i < width; i += 4) {
+      const float4 left = *reinterpret_cast<const float4*>(grad + i), right = *reinterpret_cast<const float4*>(out + i);
+      sum = fmaf(left.x, right.x, sum);
+      sum = fmaf(left.y, right.y, sum);
+      sum = fmaf(left.z, right.z, sum);
+      sum = fmaf(left.w, right.w, sum);
+    }
+  } else {
+    for (int i = 0; i < width; ++i) sum = fmaf(grad[i], out[i], sum);
+  }
+  inner[row] = sum;
+}
+
 }  // namespace
 
 template <>
@@ -43,7 +69,7 @@ std::size_t backward_shared<float>(const Context& context, const Sizes& sizes) {
 }
 
 template <>
-void run_backward<float>(const Context& context, const Backward<float>& pass, const Sizes& sizes) {
+void run_backward<float>(Context& context, const Backward<float>& pass, const Sizes& sizes) {
   with_shape(context, sizes, [&](auto shape) { shape.run(context, pass, sizes); });
 }
 

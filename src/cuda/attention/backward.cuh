@@ -3,35 +3,11 @@
 // loop over the queries, for the gradients of keys and values; the others own rows of queries and loop over the keys.
 // Every sum has one block and one order.
 
+#include <algorithm>
+
 #include "cuda/attention/half_tiles.cuh"
 
 namespace tern::cuda::scaled_dot_product {
-
-/// inner = sum of grad * out over each row of `width`; one thread per row. It adds in the order of FusedTile::scores,
-/// so that a row with all its weight on one key has a gradient of exactly 0. `packs`: rows are multiples of 16 bytes.
-inline __global__ void inner_kernel(float* inner, const float* grad, const float* out, std::int64_t rows, Sizes sizes,
-                                    bool packs) {
-  begin_kernel();
-  const std::int64_t row = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (row >= rows) return;
-  const int width = sizes.values;
-  grad = sizes.of_head(grad, sizes.grad, static_cast<int>(row / sizes.queries)) + row % sizes.queries * sizes.grad.row;
-  out = sizes.of_head(out, sizes.out, static_cast<int>(row / sizes.queries)) + row % sizes.queries * sizes.out.row;
-  float sum = 0;
-  if (packs) {
-#pragma unroll 4
-    for (int i = 0; i < width; i += 4) {
-      const float4 left = *reinterpret_cast<const float4*>(grad + i), right = *reinterpret_cast<const float4*>(out + i);
-      sum = fmaf(left.x, right.x, sum);
-      sum = fmaf(left.y, right.y, sum);
-      sum = fmaf(left.z, right.z, sum);
-      sum = fmaf(left.w, right.w, sum);
-    }
-  } else {
-    for (int i = 0; i < width; ++i) sum = fmaf(grad[i], out[i], sum);
-  }
-  inner[row] = sum;
-}
 
 template <class Tile, int Width, int Step, int Warps, int Stages>
 struct BackwardShape {
@@ -103,49 +79,105 @@ __device__ __forceinline__ void copy_columns(float* to, const float* log_sum, co
   copy_async<1>(to + threadIdx.x + Step, inner + (inside ? at : 0), inside);
 }
 
-/// The rows from `first` on, of the keys (OfKeys) or of the queries.
+/// The rows that a block owns, of the keys (OfKeys) or of the queries, and the steps that it takes through the others:
+/// blocks of keys through the queries of all heads that share them. The parts of the steps have blocks of their own.
+template <bool OfKeys, class T, int Rows, int Step>
+struct Walk {
+  const Backward<T>& pass;
+  const Sizes& sizes;
+  int head, first, part;  ///< the first head
+  int at, end;            ///< steps
+
+  __device__ __forceinline__ Walk(const Backward<T>& of, const Sizes& with, int block) : pass(of), sizes(with) {
+    const int tiles = (own_count() + Rows - 1) / Rows, heads = OfKeys ? sizes.heads / sizes.sharing : sizes.heads;
+    const int parts = OfKeys ? sizes.parts : 1;
+    part = block % parts, block /= parts;
+    // With causality those with the most steps come first.
+    const int tile = !sizes.causal ? block % tiles : OfKeys ? block / heads : tiles - 1 - block / heads;
+    head = (sizes.causal ? block % heads : block / tiles) * (OfKeys ? sizes.sharing : 1), first = tile * Rows;
+    begin_ = sizes.causal && OfKeys ? first / Step * Step : 0;
+    last_ = sizes.causal && !OfKeys ? min(count(), first + Rows) : count();
+    const int of_head = max(0, (last_ - begin_ + Step - 1) / Step), steps = of_head * (OfKeys ? sizes.sharing : 1);
+    at = steps * part / parts, end = steps * (part + 1) / parts;
+    if (at < end) turn_to(head + at / of_head), row_ = begin_ + at % of_head * Step;
+  }
+  __device__ __forceinline__ int own_count() const { return OfKeys ? sizes.keys : sizes.queries; }
+  __device__ __forceinline__ int count() const { return OfKeys ? sizes.queries : sizes.keys; }
+  __device__ __forceinline__ const float* numbers(const float* of, int of_head) const {
+    return of + static_cast<std::int64_t>(of_head) * sizes.queries;
+  }
+
+  /// The block's own rows, by copy(to, matrix, first row, rows there are, width, stride).
+  template <class Copy>
+  __device__ __forceinline__ void load_own(T* scores, T* values, const Copy& copy) const {
+    copy(scores, sizes.of_head(OfKeys ? pass.key : pass.query, OfKeys ? sizes.key : sizes.query, head), first,
+         own_count(), sizes.width, (OfKeys ? sizes.key : sizes.query).row);
+    copy(values, sizes.of_head(OfKeys ? pass.value : pass.grad, OfKeys ? sizes.value : sizes.grad, head), first,
+         own_count(), sizes.values, (OfKeys ? sizes.value : sizes.grad).row);
+  }
+  /// The rows of the next step, of which it returns the first one.
+  template <class Copy>
+  __device__ __forceinline__ int load_next(T* scores, T* values, float* of_columns, const Copy& copy) {
+    if (row_ >= last_) turn_to(head_ + 1), row_ = begin_;
+    copy(scores, scores_, row_, count(), sizes.width, (OfKeys ? sizes.query : sizes.key).row);
+    copy(values, values_, row_, count(), sizes.values, (OfKeys ? sizes.grad : sizes.value).row);
+    if constexpr (OfKeys)
+      copy_columns<Step>(of_columns, numbers(pass.log_sum, head_), numbers(pass.inner, head_), row_, count());
+    row_ += Step;
+    return row_ - Step;
+  }
+
+  /// Writes a warp's sums times `factor` as gradients, or as those of a part.
+  template <class Tile, int Width>
+  __device__ __forceinline__ void write(T* to, float* parts, const kernels::HeadStrides& strides, int width, int mine,
+                                        float factor, typename Tile::template Sums<Width>& sums) const {
+    if (to == nullptr) return;
+    if (!OfKeys || sizes.parts == 1)
+      return write_rows<Tile, Width>(sizes.of_head(to, strides, head), sums, mine, own_count(), width, strides.row,
+                                     sizes.packs, [&](int) { return factor; });
+    const std::int64_t all = std::int64_t{sizes.heads / sizes.sharing} * own_count() * width;
+    parts += part * all + std::int64_t{head / sizes.sharing} * own_count() * width;
+#pragma unroll
+    for (int i = 0; i < Tile::rows; ++i)
+#pragma unroll
+      for (int j = 0; j < sums.columns; ++j)
+        if (const int row = mine + Tile::row(i), column = Tile::value_column(j); row < own_count() && column < width)
+          parts[std::int64_t{row} * width + column] = sums.value(i, j) * factor;
+  }
+
+ private:
+  __device__ __forceinline__ void turn_to(int of) {
+    head_ = of;
+    scores_ = sizes.of_head(OfKeys ? pass.query : pass.key, OfKeys ? sizes.query : sizes.key, of);
+    values_ = sizes.of_head(OfKeys ? pass.grad : pass.value, OfKeys ? sizes.grad : sizes.value, of);
+  }
+
+  int begin_, last_, row_ = 0, head_ = 0;  // the other rows of each head; the next step
+  const T *scores_ = nullptr, *values_ = nullptr;
+};
+
+/// The gradients of a block's rows.
 template <bool OfKeys, class Tile, int Width, int Step, int Warps, int Stages>
 __device__ __forceinline__ void differentiate(const Backward<typename Tile::Element>& pass, const Sizes& sizes,
-                                              int head, int first, float* shared) {
+                                              int block, float* shared) {
   using Element = typename Tile::Element;
   using Shape = BackwardShape<Tile, Width, Step, Warps, Stages>;
   constexpr int rows = Shape::rows, threads = Shape::threads;
+  Walk<OfKeys, Element, rows, Step> walk(pass, sizes, block);
   // Scores are `own` times `other`, gradients of weights `own_value` times `other_value`.
   auto* const own = reinterpret_cast<Element*>(shared);
   Element *const own_value = own + Shape::own, *const others = own_value + Shape::own;
   auto* const of_columns = reinterpret_cast<float*>(others + 2 * Stages * Shape::other);
   constexpr int distance = pitch<Width, Element>;
-  const int warp = static_cast<int>(threadIdx.x) / 32, mine = first + warp * Tile::warp_rows;
+  const int warp = static_cast<int>(threadIdx.x) / 32, mine = walk.first + warp * Tile::warp_rows;
   float* const stage = of_columns + 2 * Stages * Step + warp * Tile::warp_rows * Tile::template stage_pitch<Step>;
-  const auto matrix = [&](auto* from, int count, int width) {
-    return from + static_cast<std::int64_t>(head) * count * width;
+  const auto load = [&](int step) {
+    Element* const to = others + step % Stages * 2 * Shape::other;
+    return walk.load_next(to, to + Shape::other, of_columns + step % Stages * 2 * Step,
+                          [&](auto... of) { copy_tile<Step, Width, threads>(of..., sizes.packs); });
   };
-  const Element *const query = sizes.of_head(pass.query, sizes.query, head),
-                       *const grad = sizes.of_head(pass.grad, sizes.grad, head),
-                       *const key = sizes.of_head(pass.key, sizes.key, head),
-                       *const value = sizes.of_head(pass.value, sizes.value, head);
-  const float *const log_sum = matrix(pass.log_sum, sizes.queries, 1), *const inner =
-                                                                           matrix(pass.inner, sizes.queries, 1);
-  const int own_count = OfKeys ? sizes.keys : sizes.queries, count = OfKeys ? sizes.queries : sizes.keys;
-  int begin = 0, end = count;
-  if (sizes.causal) {
-    begin = OfKeys ? first / Step * Step : 0;
-    end = OfKeys ? count : min(count, first + rows);
-  }
-
-  const auto load = [&](int from) {
-    Element* const to = others + from / Step % Stages * 2 * Shape::other;
-    copy_tile<Step, Width, threads>(to, OfKeys ? query : key, from, count, sizes.width,
-                                    OfKeys ? sizes.query.row : sizes.key.row, sizes.packs);
-    copy_tile<Step, Width, threads>(to + Shape::other, OfKeys ? grad : value, from, count, sizes.values,
-                                    OfKeys ? sizes.grad.row : sizes.value.row, sizes.packs);
-    if constexpr (OfKeys) copy_columns<Step>(of_columns + from / Step % Stages * 2 * Step, log_sum, inner, from, count);
-  };
-  copy_tile<rows, Width, threads>(own, OfKeys ? key : query, first, own_count, sizes.width,
-                                  OfKeys ? sizes.key.row : sizes.query.row, sizes.packs);
-  copy_tile<rows, Width, threads>(own_value, OfKeys ? value : grad, first, own_count, sizes.values,
-                                  OfKeys ? sizes.value.row : sizes.grad.row, sizes.packs);
-  if (begin < end) load(begin);
+  walk.load_own(own, own_value, [&](auto... of) { copy_tile<rows, Width, threads>(of..., sizes.packs); });
+  int loaded = walk.at < walk.end ? load(walk.at) : 0;
   commit_copies();
   await_copies<0>();
   __syncthreads();
@@ -163,22 +195,24 @@ __device__ __forceinline__ void differentiate(const Backward<typename Tile::Elem
 #pragma unroll
     for (int i = 0; i < Tile::rows; ++i) {
       const int row = mine + Tile::row(i);
-      row_log[i] = row < own_count ? log_sum[row] : 0.0f;
-      row_inner[i] = row < own_count ? inner[row] : 0.0f;
+      row_log[i] = row < sizes.queries ? walk.numbers(pass.log_sum, walk.head)[row] : 0.0f;
+      row_inner[i] = row < sizes.queries ? walk.numbers(pass.inner, walk.head)[row] : 0.0f;
     }
   }
 #pragma unroll 1
-  for (; begin < end; begin += Step) {
+  for (int step = walk.at; step < walk.end; ++step) {
+    const bool more = step + 1 < walk.end;
+    const int begin = loaded;
     if constexpr (Stages > 1) {
-      if (begin + Step < end) load(begin + Step);
+      if (more) loaded = load(step + 1);
       commit_copies();
     }
     await_copies<Stages - 1>();
     __syncthreads();
-    const Element* const other = others + begin / Step % Stages * 2 * Shape::other;
+    const Element* const other = others + step % Stages * 2 * Shape::other;
     const Element* const other_value = other + Shape::other;
-    const float* const columns = of_columns + begin / Step % Stages * 2 * Step;
-    const Window<OfKeys, Tile, Step> window{mine, begin, count, sizes.causal};
+    const float* const columns = of_columns + step % Stages * 2 * Step;
+    const Window<OfKeys, Tile, Step> window{mine, begin, walk.count(), sizes.causal};
     if (window.sees()) {
       typename Tile::template Sums<Step> weights, grads;
       Tile::template scores<Step, Width>(weights, own + warp * Tile::warp_rows * distance, other);
@@ -195,54 +229,82 @@ __device__ __forceinline__ void differentiate(const Backward<typename Tile::Elem
     }
     __syncthreads();
     if constexpr (Stages == 1) {
-      if (begin + Step < end) load(begin + Step);
+      if (more) loaded = load(step + 1);
       commit_copies();
     }
   }
-  Element* const to = OfKeys ? pass.grad_key : pass.grad_query;
-  const kernels::HeadStrides& strides = OfKeys ? sizes.grad_key : sizes.grad_query;
-  if (to != nullptr)
-    write_rows<Tile, Width>(sizes.of_head(to, strides, head), sums, mine, own_count, sizes.width, strides.row,
-                            sizes.packs, [&](int) { return sizes.scale; });
+  walk.template write<Tile, Width>(OfKeys ? pass.grad_key : pass.grad_query, pass.key_parts,
+                                   OfKeys ? sizes.grad_key : sizes.grad_query, sizes.width, mine, sizes.scale, sums);
   if constexpr (OfKeys)
-    if (pass.grad_value != nullptr)
-      write_rows<Tile, Width>(sizes.of_head(pass.grad_value, sizes.grad_value, head), value_sums, mine, sizes.keys,
-                              sizes.values, sizes.grad_value.row, sizes.packs, [](int) { return 1.0f; });
+    walk.template write<Tile, Width>(pass.grad_value, pass.value_parts, sizes.grad_value, sizes.values, mine, 1.0f,
+                                     value_sums);
 }
 
-/// The first `key_blocks` blocks own keys, the others queries; those with the most work come first.
+/// The first `key_blocks` blocks own keys, the others queries.
 template <class Tile, int Width, int Step, int Warps, int Stages, int Resident>
 __global__ void __launch_bounds__(32 * Warps, Resident)
     backward_kernel(Backward<typename Tile::Element> pass, Sizes sizes, int key_blocks) {
   begin_kernel();
   extern __shared__ __align__(16) float shared[];
-  constexpr int rows = Warps * Tile::warp_rows;
-  const int block = static_cast<int>(blockIdx.x), key_tiles = (sizes.keys + rows - 1) / rows;
-  if (block < key_blocks) {
-    const int head = sizes.causal ? block % sizes.heads : block / key_tiles;
-    const int tile = sizes.causal ? block / sizes.heads : block % key_tiles;
-    differentiate<true, Tile, Width, Step, Warps, Stages>(pass, sizes, head, tile * rows, shared);
-    return;
-  }
-  const int rest = block - key_blocks, tiles = (sizes.queries + rows - 1) / rows;
-  const int head = sizes.causal ? rest % sizes.heads : rest / tiles;
-  const int tile = sizes.causal ? tiles - 1 - rest / sizes.heads : rest % tiles;
-  differentiate<false, Tile, Width, Step, Warps, Stages>(pass, sizes, head, tile * rows, shared);
+  const int block = static_cast<int>(blockIdx.x);
+  if (block < key_blocks)
+    differentiate<true, Tile, Width, Step, Warps, Stages>(pass, sizes, block, shared);
+  else
+    differentiate<false, Tile, Width, Step, Warps, Stages>(pass, sizes, block - key_blocks, shared);
+}
+
+/// The sums of the parts of gradients of keys or values.
+template <class T>
+__global__ void __launch_bounds__(256)
+    join_gradients(T* to, const float* parts, Sizes sizes, kernels::HeadStrides strides, int width) {
+  begin_kernel();
+  const std::int64_t all = std::int64_t{sizes.heads / sizes.sharing} * sizes.keys * width;
+  const std::int64_t at = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (at >= all) return;
+  float sum = 0;
+#pragma unroll 8
+  for (int part = 0; part < sizes.parts; ++part) sum += parts[part * all + at];
+  const std::int64_t row = at / width;
+  const int head = static_cast<int>(row / sizes.keys) * sizes.sharing;
+  put(sizes.of_head(to, strides, head)[row % sizes.keys * strides.row + at % width], sum);
+}
+
+/// Runs `kernel` with blocks of `rows` rows, whose parts are joined.
+template <class T>
+void launch_backward(Context& context, Backward<T> pass, Sizes sizes, int rows, int step, unsigned threads,
+                     std::size_t bytes, void (*kernel)(Backward<T>, Sizes, int)) {
+  const bool of_keys = pass.grad_key != nullptr || pass.grad_value != nullptr;
+  const int key_heads = sizes.heads / sizes.sharing;
+  const std::int64_t key_blocks = of_keys ? key_heads * ceil_div(sizes.keys, rows) : 0;
+  const std::int64_t blocks = pass.grad_query != nullptr ? sizes.heads * ceil_div(sizes.queries, rows) : 0;
+  // Few blocks with many steps leave multiprocessors idle.
+  const std::int64_t steps = sizes.sharing * ceil_div(sizes.queries, step), idle = card().multiprocessors - blocks;
+  if (key_blocks > 0 && steps >= 8)
+    sizes.parts =
+        static_cast<int>(std::clamp<std::int64_t>(idle / key_blocks, 1, std::min<std::int64_t>(steps / 4, 16)));
+  const auto elements = [&](const T* gradient, int width) {
+    return gradient == nullptr || sizes.parts == 1 ? 0 : std::int64_t{key_heads} * sizes.keys * width;
+  };
+  const std::int64_t of_key = elements(pass.grad_key, sizes.width), of_value = elements(pass.grad_value, sizes.values);
+  const Scratch parts(context, static_cast<std::size_t>((of_key + of_value) * sizes.parts) * sizeof(float));
+  pass.key_parts = parts.as<float>(), pass.value_parts = pass.key_parts + of_key * sizes.parts;
+  launch(context, Grid(static_cast<unsigned>(key_blocks * sizes.parts + blocks), threads, bytes), kernel, pass, sizes,
+         static_cast<int>(key_blocks * sizes.parts));
+  const auto join = [&](T* to, const float* from, std::int64_t count, const kernels::HeadStrides& strides, int width) {
+    launch(context, Grid(static_cast<unsigned>(ceil_div(count, 256)), 256), join_gradients<T>, to, from, sizes, strides,
+           width);
+  };
+  join(pass.grad_key, pass.key_parts, of_key, sizes.grad_key, sizes.width);
+  join(pass.grad_value, pass.value_parts, of_value, sizes.grad_value, sizes.values);
 }
 
 template <class Tile, int Width, int Step, int Warps, int Stages, int Resident>
 struct BackwardLaunch : BackwardShape<Tile, Width, Step, Warps, Stages> {
   using Base = BackwardShape<Tile, Width, Step, Warps, Stages>;
 
-  static void run(const Context& context, const Backward<typename Tile::Element>& pass, const Sizes& sizes) {
-    constexpr auto kernel = backward_kernel<Tile, Width, Step, Warps, Stages, Resident>;
-    const bool of_keys = pass.grad_key != nullptr || pass.grad_value != nullptr;
-    const auto blocks = [&](bool wanted, std::int64_t count) {
-      return wanted ? static_cast<unsigned>(sizes.heads * ceil_div(count, Base::rows)) : 0u;
-    };
-    const unsigned key_blocks = blocks(of_keys, sizes.keys);
-    launch(context, Grid(key_blocks + blocks(pass.grad_query != nullptr, sizes.queries), Base::threads, Base::bytes),
-           kernel, pass, sizes, static_cast<int>(key_blocks));
+  static void run(Context& context, const Backward<typename Tile::Element>& pass, const Sizes& sizes) {
+    launch_backward(context, pass, sizes, Base::rows, Step, Base::threads, Base::bytes,
+                    backward_kernel<Tile, Width, Step, Warps, Stages, Resident>);
   }
 };
 

@@ -64,11 +64,11 @@ template std::size_t backward_shared<BFloat16>(const Context&, const Sizes&);
 template std::size_t backward_shared<Float16>(const Context&, const Sizes&);
 
 template <class T>
-void run_backward(const Context& context, const Backward<T>& pass, const Sizes& sizes) {
+void run_backward(Context& context, const Backward<T>& pass, const Sizes& sizes) {
   with_shape<T>(sizes, [&](auto shape) { shape.run(context, pass, sizes); });
 }
-template void run_backward(const Context&, const Backward<BFloat16>&, const Sizes&);
-template void run_backward(const Context&, const Backward<Float16>&, const Sizes&);
+template void run_backward(Context&, const Backward<BFloat16>&, const Sizes&);
+template void run_backward(Context&, const Backward<Float16>&, const Sizes&);
 
 template <class T>
 void run_inner(const Context& context, float* inner, const T* grad, const T* out, const Sizes& sizes) {

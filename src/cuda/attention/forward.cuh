@@ -151,9 +151,7 @@ struct ForwardShape {
   static void run(const Context& context, const Forward<Element>& pass, const Sizes& sizes) {
     constexpr auto kernel = forward_kernel<Tile, Width, Keys, Warps, Resident, Stages>;
     const auto blocks = static_cast<unsigned>(sizes.heads * ceil_div(sizes.queries, rows));
-    // At most a power of two of keys are summed. float16 has no exponents for smaller weights, and its sums need none.
-    const auto shift = std::is_same_v<Element, Float16> ? 0.0f : static_cast<float>(std::ceil(std::log2(sizes.keys)));
-    launch(context, Grid(blocks, 32 * Warps, bytes), kernel, pass, sizes, shift);
+    launch(context, Grid(blocks, 32 * Warps, bytes), kernel, pass, sizes, weight_shift<Element>(sizes));
   }
 };
 

@@ -79,56 +79,24 @@ __device__ __forceinline__ std::uint32_t rounded_pair(float first, float second)
   }
 }
 
-/// A warp has `Tiles` times 16 rows, of which lane l = 4g + t has the rows g and g + 8, and of each 8 columns 2t and
-/// 2t + 1. Sums of one product are factors of the next without a move.
+/// Sums of one product are factors of the next without a move.
 template <class T, int Tiles>
-struct HalfTile {
+struct HalfTile : TensorSums<Tiles> {
   using Element = T;
-  static constexpr int rows = 2 * Tiles, warp_rows = 16 * Tiles, lanes_per_row = 4;
-  static constexpr bool staged = false;
-  template <int>
-  static constexpr int stage_pitch = 0;
+  using TensorSums<Tiles>::lane;
 
   template <int Columns>
-  struct Sums {
-    static constexpr int columns = Columns / 4;
-    float sum[Tiles][Columns / 8][4];
-    __device__ __forceinline__ float& at(int i, int j) { return sum[i / 2][j / 2][i % 2 * 2 + j % 2]; }
-    __device__ __forceinline__ float& value(int i, int j) { return at(i, j); }
+  struct Sums : TensorSums<Tiles>::template Of<Columns> {
+    __device__ __forceinline__ float& value(int i, int j) { return this->at(i, j); }
   };
 
-  static __device__ __forceinline__ int lane() { return static_cast<int>(threadIdx.x) % 32; }
-  static __device__ __forceinline__ int row(int i) { return lane() / 4 + i % 2 * 8 + i / 2 * 16; }
-  static __device__ __forceinline__ int column(int j) { return lane() % 4 * 2 + j % 2 + j / 2 * 8; }
-
-  /// Four 8 x 8 blocks: each group of eight lanes supplies the row addresses of one.
-  template <bool Transposed = false>
-  static __device__ __forceinline__ void load_blocks(std::uint32_t (&to)[4], const T* from) {
-#if __CUDA_ARCH__ >= 800
-    const auto address = static_cast<unsigned>(__cvta_generic_to_shared(from));
-    if constexpr (Transposed)
-      asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                   : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                   : "r"(address)
-                   : "memory");
-    else
-      asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                   : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                   : "r"(address)
-                   : "memory");
-#endif
-  }
+  static __device__ __forceinline__ int value_column(int j) { return TensorSums<Tiles>::column(j); }
 
   /// out = a b^T over the width.
   template <int Columns, int Width>
   static __device__ __forceinline__ void scores(Sums<Columns>& out, const T* a, const T* b) {
     constexpr int distance = pitch<Width, T>;
-#pragma unroll
-    for (int i = 0; i < Tiles; ++i)
-#pragma unroll
-      for (int j = 0; j < Columns / 8; ++j)
-#pragma unroll
-        for (int part = 0; part < 4; ++part) out.sum[i][j][part] = 0;
+    out.clear();
     const int l = lane();
     const T* const from_a = a + (l % 16) * distance + l / 16 * 8;
     const T* const from_b = b + (l / 16 * 8 + l % 8) * distance + l / 8 % 2 * 8;

@@ -1,6 +1,9 @@
 #pragma once
 // The arguments of the attention kernels.
 
+#include <cmath>
+#include <type_traits>
+
 #include "cuda/support.cuh"
 #include "tern/kernels/attention.hpp"
 
@@ -13,6 +16,8 @@ struct Sizes {
   float scale = 1;
   bool packs = false;  ///< every row of every array is a multiple of 16 bytes
   int middle = 1, inner = 1;
+  int sharing = 1;  ///< so many heads share keys and values, and their gradients are summed
+  int parts = 1;    ///< so many blocks share the gradients of some keys
   kernels::HeadStrides query = {}, key = {}, value = {}, out = {};
   kernels::HeadStrides grad_query = {}, grad_key = {}, grad_value = {}, grad = {};
 
@@ -23,6 +28,13 @@ struct Sizes {
     return array + rest / middle * strides.outer + rest % middle * strides.middle + head % inner * strides.inner;
   }
 };
+
+/// The exponent by which weights are smaller, so that sums of values stay finite: at most a power of two of keys are
+/// summed. float16 has no exponents for smaller weights, and its sums need none.
+template <class Element>
+float weight_shift(const Sizes& sizes) {
+  return std::is_same_v<Element, Float16> ? 0.0f : static_cast<float>(std::ceil(std::log2(sizes.keys)));
+}
 
 template <class T>
 struct Forward {
@@ -35,7 +47,14 @@ template <class T>
 struct Backward {
   T *grad_query, *grad_key, *grad_value;
   const T *grad, *query, *key, *value;
-  const float *log_sum, *inner;  ///< inner: per row, the product of grad and the result
+  const float *log_sum, *inner;                        ///< inner: per row, the product of grad and the result
+  float *key_parts = nullptr, *value_parts = nullptr;  ///< [parts, heads / sharing, keys, width]
+};
+
+/// For kernels that make the inner products themselves.
+template <class T>
+struct StreamedBackward : Backward<T> {
+  const T* out;
 };
 
 }  // namespace tern::cuda::scaled_dot_product

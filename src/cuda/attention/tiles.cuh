@@ -153,50 +153,72 @@ struct FusedTile {
   }
 };
 
-/// Uses tensor cores, as TF32. A warp has `Tiles` times 16 rows, of which lane l = 4g + t has the rows g and g + 8. The
-/// columns of a score are those of multiply_add. The weights are factors of the next product without a move, with its
-/// sum over k in another order: the tensor cores' k of t and t + 4 are columns 2t and 2t + 1.
+/// Four 8 x 8 blocks of 16 bits, or 8 x 4 of floats: each group of eight lanes supplies the row addresses of one.
+template <bool Transposed = false>
+__device__ __forceinline__ void load_blocks(std::uint32_t (&to)[4], const void* from) {
+  const auto address = static_cast<unsigned>(__cvta_generic_to_shared(from));
+  if constexpr (Transposed)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(address)
+                 : "memory");
+  else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+/// A warp's part of sums of tensor cores, of `Tiles` times 16 rows: lane l = 4g + t has the rows g and g + 8, and of
+/// each 8 columns 2t and 2t + 1.
 template <int Tiles>
-struct TensorTile {
-  using Element = float;
+struct TensorSums {
   static constexpr int rows = 2 * Tiles, warp_rows = 16 * Tiles, lanes_per_row = 4;
   static constexpr bool staged = false;
   template <int>
   static constexpr int stage_pitch = 0;
 
   template <int Columns>
-  struct Sums {
+  struct Of {
     static constexpr int columns = Columns / 4;
     float sum[Tiles][Columns / 8][4];
     __device__ __forceinline__ float& at(int i, int j) { return sum[i / 2][j / 2][i % 2 * 2 + j % 2]; }
-    __device__ __forceinline__ float& value(int i, int j) {
-      return sum[i / 2][j / 8 * 4 + j % 4][i % 2 * 2 + j / 4 % 2];
+    __device__ __forceinline__ void clear() {
+#pragma unroll
+      for (int i = 0; i < Tiles; ++i)
+#pragma unroll
+        for (int j = 0; j < Columns / 8; ++j)
+#pragma unroll
+          for (int part = 0; part < 4; ++part) sum[i][j][part] = 0;
     }
   };
 
   static __device__ __forceinline__ int lane() { return static_cast<int>(threadIdx.x) % 32; }
   static __device__ __forceinline__ int row(int i) { return lane() / 4 + i % 2 * 8 + i / 2 * 16; }
   static __device__ __forceinline__ int column(int j) { return lane() % 4 * 2 + j % 2 + j / 2 * 8; }
+};
+
+/// Uses tensor cores, as TF32. The columns of a score are those of multiply_add. The weights are factors of the next
+/// product without a move, with its sum over k in another order: the tensor cores' k of t and t + 4 are columns 2t and
+/// 2t + 1.
+template <int Tiles>
+struct TensorTile : TensorSums<Tiles> {
+  using Element = float;
+  using TensorSums<Tiles>::lane;
+
+  template <int Columns>
+  struct Sums : TensorSums<Tiles>::template Of<Columns> {
+    __device__ __forceinline__ float& value(int i, int j) {
+      return this->sum[i / 2][j / 8 * 4 + j % 4][i % 2 * 2 + j / 4 % 2];
+    }
+  };
+
   static __device__ __forceinline__ int value_column(int j) { return j / 8 * 32 + lane() % 4 * 8 + j % 8; }
   static __device__ __forceinline__ std::uint32_t rounded(float value) { return __float_as_uint(rounded_tf32(value)); }
 
-  /// Four 8 x 4 blocks of floats: each group of eight lanes supplies the row addresses of one.
-  static __device__ __forceinline__ void load_blocks(std::uint32_t (&to)[4], const float* from) {
-    const auto address = static_cast<unsigned>(__cvta_generic_to_shared(from));
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                 : "r"(address)
-                 : "memory");
-  }
-
   template <int Columns, int Width>
   static __device__ __forceinline__ void scores(Sums<Columns>& out, const float* a, const float* b) {
-#pragma unroll
-    for (int i = 0; i < Tiles; ++i)
-#pragma unroll
-      for (int j = 0; j < Columns / 8; ++j)
-#pragma unroll
-        for (int part = 0; part < 4; ++part) out.sum[i][j][part] = 0;
+    out.clear();
     const int l = lane();
     const float* const from_a = a + (l % 16) * pitch<Width> + l / 16 * 4;
     const float* const from_b = b + (l / 16 * 8 + l % 8) * pitch<Width> + l / 8 % 2 * 4;
