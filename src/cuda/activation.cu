@@ -1,5 +1,6 @@
 #include "cuda/cuda.hpp"
 #include "cuda/elementwise.cuh"
+#include "cuda/normal.cuh"
 #include "cuda/sigmoid.cuh"
 #include "cuda/softmax.cuh"
 #include "tern/kernels/activation.hpp"
@@ -54,13 +55,14 @@ struct SoftplusBackward {
 };
 template <class T>
 struct Gelu {
-  __device__ T operator()(T x) const { return x * ::normcdf(x); }
+  __device__ T operator()(T x) const { return x * normal_at(x).below; }
 };
 template <class T>
 struct GeluBackward {
   __device__ T operator()(T grad_out, T in) const {
     constexpr T inverse_root_two_pi = T(0.3989422804014326779);
-    return grad_out * (::normcdf(in) + in * (inverse_root_two_pi * ::exp(T(-0.5) * in * in)));
+    const Normal<T> normal = normal_at(in);
+    return grad_out * (normal.below + in * (inverse_root_two_pi * normal.bell));
   }
 };
 

@@ -290,6 +290,20 @@ __device__ void apply(const Pass& pass, const Channel& channel, std::int64_t off
   store<L>(pass.output() + offset, values);
 }
 
+/// The same at two offsets, whose loads are in flight together. The second may be -1.
+template <int L, class Pass, class Channel>
+__device__ void apply_two(const Pass& pass, const Channel& channel, std::int64_t first, std::int64_t second) {
+  const auto in = pass.template all<L>(first), more = pass.template all<L>(second < 0 ? first : second);
+  auto values = in.x;
+#pragma unroll
+  for (int lane = 0; lane < L; ++lane) values.value[lane] = pass.value(channel, in, lane);
+  store<L>(pass.output() + first, values);
+  if (second < 0) return;
+#pragma unroll
+  for (int lane = 0; lane < L; ++lane) values.value[lane] = pass.value(channel, more, lane);
+  store<L>(pass.output() + second, values);
+}
+
 // ---- channels first ----
 
 enum class Phase { both, gather, apply };
@@ -333,8 +347,9 @@ __global__ void __launch_bounds__(channel_threads)
     }
     const auto channel = pass.finish(c, state, threadIdx.x == 0 && slice == 0);
     if (pass.output() == nullptr) continue;
-    for (std::int64_t i = begin + threadIdx.x * V; i < end; i += blockDim.x * V)
-      apply<V>(pass, channel, offset_of(c, i));
+    const std::int64_t step = blockDim.x * V;
+    for (std::int64_t i = begin + threadIdx.x * V; i < end; i += 2 * step)
+      apply_two<V>(pass, channel, offset_of(c, i), i + step < end ? offset_of(c, i + step) : -1);
   }
 }
 
@@ -358,7 +373,11 @@ void over_planes(Context& context, const kernels::BatchNorm& sizes, bool packabl
     channels.slices = {ceil_div(elements, slice), slice};
   }
   const std::int64_t slices = channels.slices.count;
-  const Grid grid(static_cast<unsigned>(std::min<std::int64_t>(sizes.C * slices, 1 << 30)), channel_threads);
+  // Two packs per thread if a channel is small: larger blocks would wait for their barriers.
+  const std::int64_t halves = ceil_div(ceil_div(elements, packable ? V : 1), 64) * 32;
+  const auto threads =
+      static_cast<unsigned>(slices > 1 ? channel_threads : std::clamp<std::int64_t>(halves, 64, channel_threads));
+  const Grid grid(static_cast<unsigned>(std::min<std::int64_t>(sizes.C * slices, 1 << 30)), threads);
   const auto kernel = packable ? planes_kernel<V, Pass> : planes_kernel<1, Pass>;
   if (slices == 1) {
     State* const none = nullptr;

@@ -12,9 +12,9 @@ struct BinaryMap {
   Out* out;
   Operand<T> a, b;
   F f;
-  template <int V>
-  __device__ void run(std::int64_t position, const std::int64_t* offset) const {
-    store<V>(out + position, apply<V, Out>(f, a.template get<V>(offset[0]), b.template get<V>(offset[1])));
+  template <int V, class At>
+  __device__ void run(std::int64_t position, const At& at) const {
+    store<V>(out + position, apply<V, Out>(f, at.template get<V, 0>(a), at.template get<V, 1>(b)));
   }
 };
 
@@ -23,10 +23,10 @@ struct WhereMap {
   T* out;
   Operand<T> a, b;
   Operand<bool> condition;
-  template <int V>
-  __device__ void run(std::int64_t position, const std::int64_t* offset) const {
-    const auto first = a.template get<V>(offset[0]), second = b.template get<V>(offset[1]);
-    const auto chosen = condition.template get<V>(offset[2]);
+  template <int V, class At>
+  __device__ void run(std::int64_t position, const At& at) const {
+    const auto first = at.template get<V, 0>(a), second = at.template get<V, 1>(b);
+    const auto chosen = at.template get<V, 2>(condition);
     Pack<Scalar<T>, V> result;
 #pragma unroll
     for (int lane = 0; lane < V; ++lane)

@@ -107,6 +107,12 @@ void with_index(std::int64_t count, Function function) {
 /// Threads per block of an elementwise kernel: smaller blocks spread small work over more multiprocessors.
 inline unsigned threads_for(std::int64_t items) { return items <= card().multiprocessors * 512ll ? 64 : 256; }
 
+/// A thread for each item of an elementwise kernel, up to 2^31.
+inline Grid item_grid(std::int64_t items) {
+  const unsigned threads = threads_for(items);
+  return Grid(static_cast<unsigned>(std::min<std::int64_t>(ceil_div(items, threads), (1ll << 31) / threads)), threads);
+}
+
 __device__ inline std::int64_t global_thread() {
   return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
 }
@@ -142,9 +148,8 @@ void map_packed(const Context& context, std::int64_t n, F f, Out* out, const In*
   if (n == 0) return;
   const bool packed = aligned<V>(out) && (aligned<V>(in) && ...);
   const std::int64_t items = packed ? (n + V - 1) / V : n;
-  const unsigned threads = threads_for(items);
-  launch(context, Grid(blocks_for(items, threads), threads),
-         packed ? map_kernel<V, F, Out, In...> : map_kernel<1, F, Out, In...>, n, f, out, in...);
+  launch(context, item_grid(items), packed ? map_kernel<V, F, Out, In...> : map_kernel<1, F, Out, In...>, n, f, out,
+         in...);
 }
 
 template <class F, class Out, class... In>
@@ -166,26 +171,19 @@ struct BroadcastLayout {
   int rank = 0;
   Divisor<Index> size[kernels::max_rank];
   std::int64_t stride[3][kernels::max_rank] = {};
-};
+  bool dense[3] = {};  ///< whether an input's elements lie as those of the output
 
-template <int V, class Index, class F>
-__global__ void broadcast_kernel(Index packs, BroadcastLayout<Index> layout, F f) {
-  begin_kernel();
-  const Index step = static_cast<Index>(global_threads());
-  for (Index pack = static_cast<Index>(global_thread()); pack < packs; pack += step) {
-    Index rest = pack;
-    std::int64_t offset[3] = {};
+  /// use(d, index) for the indices at a position, the innermost first.
+  template <class Use>
+  __device__ void each_index(Index position, Use use) const {
 #pragma unroll
     for (int from_last = 0; from_last < kernels::max_rank; ++from_last) {
-      const int d = layout.rank - 1 - from_last;
+      const int d = rank - 1 - from_last;
       if (d < 0) break;
-      const Index at = d == 0 ? rest : layout.size[d].split(rest);
-#pragma unroll
-      for (int input = 0; input < 3; ++input) offset[input] += at * layout.stride[input][d];
+      use(d, d == 0 ? position : size[d].split(position));
     }
-    f.template run<V>(static_cast<std::int64_t>(pack) * V, offset);
   }
-}
+};
 
 /// An input of a broadcast: its elements at `offset`, or one of them V times.
 template <class T>
@@ -205,35 +203,111 @@ struct Operand {
   }
 };
 
-/// Runs `f.run<V>(position, offsets)` over a broadcast; `packable` states that the pointers are aligned for V.
+/// Where the inputs of a pack lie that does not leave the innermost dimension.
+struct PackAt {
+  std::int64_t offset[3] = {};
+  template <int V, int input, class T>
+  __device__ Pack<Scalar<T>, V> get(const Operand<T>& operand) const {
+    return operand.template get<V>(offset[input]);
+  }
+};
+
+/// Where those of a pack lie that may.
+template <class Index>
+struct FlatAt {
+  const BroadcastLayout<Index>& layout;
+  Index position;
+  template <int V, int input, class T>
+  __device__ Pack<Scalar<T>, V> get(const Operand<T>& operand) const {
+    if (layout.dense[input]) return load<V>(operand.pointer + position);
+    Pack<Scalar<T>, V> pack;
+#pragma unroll
+    for (int lane = 0; lane < V; ++lane) {
+      std::int64_t offset = 0;
+      layout.each_index(position + lane, [&](int d, Index at) { offset += at * layout.stride[input][d]; });
+      pack.value[lane] = widened(operand.pointer[offset]);
+    }
+    return pack;
+  }
+};
+
+template <int V, class Index, class F>
+__global__ void broadcast_kernel(Index packs, const __grid_constant__ BroadcastLayout<Index> layout, F f) {
+  begin_kernel();
+  const Index step = static_cast<Index>(global_threads());
+  for (Index pack = static_cast<Index>(global_thread()); pack < packs; pack += step) {
+    PackAt at;
+    layout.each_index(pack, [&](int d, Index index) {
+#pragma unroll
+      for (int input = 0; input < 3; ++input) at.offset[input] += index * layout.stride[input][d];
+    });
+    f.template run<V>(static_cast<std::int64_t>(pack) * V, at);
+  }
+}
+
+/// For innermost dimensions of any size: packs of the output, and of each input that lies as it does.
+template <int V, class Index, class F>
+__global__ void flat_broadcast_kernel(Index count, const __grid_constant__ BroadcastLayout<Index> layout, F f) {
+  begin_kernel();
+  const Index step = static_cast<Index>(global_threads()) * V;
+  for (Index i = static_cast<Index>(global_thread()) * V; i < count; i += step) {
+    if (i + V <= count) {
+      f.template run<V>(i, FlatAt<Index>{layout, i});
+    } else {
+      for (; i < count; ++i) f.template run<1>(i, FlatAt<Index>{layout, i});
+    }
+  }
+}
+
+/// Whether packs of V stay in the innermost dimension, and inputs walk it in packs or repeat an element.
+template <int V>
+bool in_packs(const kernels::Broadcast& sizes, int inputs) {
+  const int last = sizes.rank - 1;
+  bool whole = sizes.rank > 1 && sizes.size[last] % V == 0;
+  for (int input = 0; whole && input < inputs; ++input) {
+    whole = sizes.stride[input][last] == 0 || sizes.stride[input][last] == 1;
+    for (int d = 0; d < last; ++d) whole = whole && (sizes.stride[input][last] == 0 || sizes.stride[input][d] % V == 0);
+  }
+  return whole;
+}
+
+template <class Index>
+BroadcastLayout<Index> layout_of(const kernels::Broadcast& sizes, int inputs, std::int64_t pack) {
+  BroadcastLayout<Index> layout;
+  layout.rank = sizes.rank;
+  for (int input = 0; input < inputs; ++input) layout.dense[input] = true;
+  std::int64_t dense = 1;
+  for (int d = sizes.rank - 1; d >= 0; --d) {
+    const std::int64_t per_index = d == sizes.rank - 1 ? pack : 1;
+    layout.size[d] = Divisor<Index>(sizes.size[d] / per_index);
+    for (int input = 0; input < inputs; ++input) {
+      layout.stride[input][d] = sizes.stride[input][d] * per_index;
+      layout.dense[input] = layout.dense[input] && sizes.stride[input][d] == dense;
+    }
+    dense *= sizes.size[d];
+  }
+  return layout;
+}
+
+/// Runs `f.run<V>(position, at)` over a broadcast; `packable` states that the pointers are aligned for V.
 template <int V, class F>
 void broadcast(Context& context, const kernels::Broadcast& sizes, int inputs, bool packable, F f) {
   if (sizes.count == 0) return;
-  const int last = sizes.rank - 1;
-  packable = packable && sizes.rank > 0 && sizes.size[last] % V == 0 && sizes.count / V < (std::int64_t{1} << 31);
-  for (int input = 0; packable && input < inputs; ++input) {
-    packable = sizes.stride[input][last] == 0 || sizes.stride[input][last] == 1;
-    for (int d = 0; d < last; ++d)
-      packable = packable && (sizes.stride[input][last] == 0 || sizes.stride[input][d] % V == 0);
-  }
-  const std::int64_t pack = packable ? V : 1;
-  const std::int64_t items = sizes.count / pack;
-  const unsigned threads = threads_for(items);
-  with_index(items, [&](auto zero) {
-    using Index = decltype(zero);
-    BroadcastLayout<Index> layout;
-    layout.rank = sizes.rank;
-    for (int d = 0; d < sizes.rank; ++d) {
-      layout.size[d] = Divisor<Index>(d == last ? sizes.size[d] / pack : sizes.size[d]);
-      for (int input = 0; input < inputs; ++input)
-        layout.stride[input][d] = sizes.stride[input][d] * (d == last ? pack : 1);
-    }
-    auto kernel = broadcast_kernel<1, Index, F>;
-    if constexpr (sizeof(Index) == 4) {
-      if (packable) kernel = broadcast_kernel<V, Index, F>;
-    }
-    launch(context, Grid(blocks_for(items, threads), threads), kernel, static_cast<Index>(items), layout, f);
-  });
+  const bool narrow = sizes.count < (std::int64_t{1} << 31) - 4096;  // so that a step behind it has 32 bits
+  const bool flat = narrow && packable && sizes.rank > 0 && !in_packs<V>(sizes, inputs);
+  const bool packs = narrow && packable && !flat && sizes.rank > 0;
+  const std::int64_t items = flat ? ceil_div(sizes.count, V) : packs ? sizes.count / V : sizes.count;
+  const Grid grid = item_grid(items);
+  if (!narrow)
+    return launch(context, grid, broadcast_kernel<1, std::uint64_t, F>, static_cast<std::uint64_t>(items),
+                  layout_of<std::uint64_t>(sizes, inputs, 1), f);
+  using Index = std::uint32_t;
+  if (flat)
+    launch(context, grid, flat_broadcast_kernel<V, Index, F>, static_cast<Index>(sizes.count),
+           layout_of<Index>(sizes, inputs, 1), f);
+  else
+    launch(context, grid, packs ? broadcast_kernel<V, Index, F> : broadcast_kernel<1, Index, F>,
+           static_cast<Index>(items), layout_of<Index>(sizes, inputs, packs ? V : 1), f);
 }
 
 }  // namespace tern::cuda

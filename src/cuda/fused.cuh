@@ -1,6 +1,7 @@
 #pragma once
 // The activations that products and convolutions apply to their output, and their derivatives.
 
+#include "cuda/normal.cuh"
 #include "tern/kernels/activation.hpp"
 
 namespace tern::cuda {
@@ -11,7 +12,7 @@ using kernels::Activation;
 template <class T>
 __device__ __noinline__ T activate_smoothly(T value, Activation activation) {
   if (activation == Activation::tanh) return tanh(value);
-  if (activation == Activation::gelu) return value * normcdf(value);
+  if (activation == Activation::gelu) return value * normal_at(value).below;
   if (activation == Activation::hardswish) {
     const T raised = value + T(3), above = raised < T(0) ? T(0) : raised;
     return value * ((above > T(6) ? T(6) : above) / T(6));

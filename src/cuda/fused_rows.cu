@@ -4,7 +4,8 @@
 namespace tern::cuda {
 namespace {
 
-template <class Out, class In, class Index>
+/// `Gelu`: instead of `activation`, in line, because a call for each element takes longer than its memory.
+template <bool Gelu, class Out, class In, class Index>
 __global__ void finish_rows_kernel(Out* y, const In* in, const Out* bias, Index packs, Divisor<Index> packs_per_row,
                                    std::int64_t pitch, Activation activation) {
   begin_kernel();
@@ -18,8 +19,8 @@ __global__ void finish_rows_kernel(Out* y, const In* in, const Out* bias, Index 
     Pack<float, 4> result;
 #pragma unroll
     for (int lane = 0; lane < 4; ++lane) {
-      const float value = values.value[lane];
-      result.value[lane] = activate(added == nullptr ? value : value + widened(added[lane]), activation);
+      const float value = added == nullptr ? values.value[lane] : values.value[lane] + widened(added[lane]);
+      result.value[lane] = Gelu ? value * normal_at(value).below : activate(value, activation);
     }
     store<4>(y + static_cast<std::int64_t>(row) * pitch + column, result);
   }
@@ -130,8 +131,10 @@ void finish_rows(const Context& context, Out* y, const In* in, const Out* bias, 
   const std::int64_t packs = rows.count * rows.channels / 4;
   with_index(packs, [&](auto zero) {
     using Index = decltype(zero);
-    launch(context, Grid(blocks_for(packs), 256), finish_rows_kernel<Out, In, Index>, y, in, bias,
-           static_cast<Index>(packs), Divisor<Index>(rows.channels / 4), rows.pitch, activation);
+    launch(context, item_grid(packs),
+           activation == Activation::gelu ? finish_rows_kernel<true, Out, In, Index>
+                                          : finish_rows_kernel<false, Out, In, Index>,
+           y, in, bias, static_cast<Index>(packs), Divisor<Index>(rows.channels / 4), rows.pitch, activation);
   });
 }
 

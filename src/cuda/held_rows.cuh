@@ -116,7 +116,11 @@ bool with_held_row(std::int64_t rows, std::int64_t length, Function function) {
     return false;
   };
   const bool many = rows >= many_rows;
-  if (fits(HeldRow<8, 2, V>{}) || fits(HeldRow<16, 2, V>{}) || fits(HeldRow<16, 4, V>{})) return true;
+  if (fits(HeldRow<8, 2, V>{}) || fits(HeldRow<16, 2, V>{})) return true;
+  if constexpr (V == 1) {  // a window of 7 x 7, with fewer exchanges
+    if (fits(HeldRow<8, 7, V>{})) return true;
+  }
+  if (fits(HeldRow<16, 4, V>{})) return true;
   if constexpr (V == 1) {  // of short rows many must be in flight
     if (fits(HeldRow<16, 5, V>{}) || fits(HeldRow<16, 6, V>{})) return true;
   }

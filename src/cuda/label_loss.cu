@@ -1,6 +1,7 @@
 #include <cooperative_groups.h>
 
 #include "cuda/branches.cuh"
+#include "cuda/label_gradient.cuh"
 #include "cuda/label_loss.cuh"
 #include "cuda/rows.cuh"
 
@@ -9,11 +10,6 @@ namespace {
 
 using kernels::CrossEntropy;
 using kernels::Reduce;
-
-template <class T>
-__device__ constexpr T quiet_nan() {
-  return std::numeric_limits<T>::quiet_NaN();
-}
 
 // ---- losses of labelled rows ----
 
@@ -29,19 +25,6 @@ struct RowsReducer {
   __device__ State operator()(const State& a, const State& b) const { return {a.loss + b.loss, a.rows + b.rows}; }
   __device__ void store(std::int64_t output, const State& state) const {
     out[output] = mean ? state.loss / state.rows : state.loss;
-  }
-};
-
-template <class T>
-struct CrossEntropyGradient {
-  const T* probabilities;
-  T at_label, elsewhere;  ///< the target
-  template <int V>
-  __device__ Pack<T, V> input(std::int64_t i) const {
-    return load<V>(probabilities + i);
-  }
-  __device__ T operator()(T scale, T probability, bool is_label) const {
-    return scale * (probability - (is_label ? at_label : elsewhere));
   }
 };
 
@@ -175,12 +158,7 @@ __global__ void __launch_bounds__(most_threads<Shape>)
     const auto held = mine.row_loss.hold(walk);
     const std::int64_t label = exists ? mine.labels[row] : sizes.ignore_index;
     if (counts) {  // while the row's loads are in flight
-      int rows = 0;
-      for (std::int64_t begin = 0; begin < sizes.rows; begin += blockDim.x) {
-        const std::int64_t other = begin + threadIdx.x;
-        rows += __syncthreads_count(other < sizes.rows && mine.labels[other] != sizes.ignore_index);
-      }
-      scale = 1 / static_cast<T>(rows);
+      scale = 1 / static_cast<T>(counted(mine.labels, sizes, threadIdx.x, blockDim.x));
       counts = false;
     }
     if (!exists) continue;
@@ -241,114 +219,7 @@ void label_loss(Context& context, T* loss, const std::int64_t* labels, const Cro
   combine(context, 1, blocks, RowsReducer<T>{loss, sizes.reduce == Reduce::mean}, partial.as<State>());
 }
 
-// ---- their gradients ----
-
-/// The number of labels that count among those of this block's threads.
-__device__ int counted(const std::int64_t* labels, const CrossEntropy& sizes, std::int64_t first, std::int64_t step) {
-  int rows = 0;
-#pragma unroll 4
-  for (std::int64_t row = first; row < sizes.rows; row += step) rows += labels[row] != sizes.ignore_index;
-  return reduce_block(rows, Plus{});
-}
-
-/// Blocks of the counting kernel, and threads of the kernel that sums their counts.
-inline constexpr unsigned count_blocks = 256;
-
-__global__ void count_kernel(const std::int64_t* labels, CrossEntropy sizes, std::int64_t* partial) {
-  begin_kernel();
-  const int rows = counted(labels, sizes, global_thread(), global_threads());
-  if (threadIdx.x == 0) partial[blockIdx.x] = rows;
-}
-
-template <class T>
-struct NllGradient {
-  template <int V>
-  __device__ Pack<T, V> input(std::int64_t) const {
-    return {};
-  }
-  __device__ T operator()(T scale, T, bool is_label) const { return is_label ? -scale : T(0); }
-};
-
-template <class T, class Gradient>
-struct GradientArguments {
-  T* grad_in;
-  const Scalar<T>* grad_loss;  ///< null: 1
-  const std::int64_t* labels;
-  CrossEntropy sizes;
-  Gradient gradient;
-  const std::int64_t* partial;
-  Divisor<std::uint32_t> row_packs;
-};
-
-/// Every block finds the number of counted rows itself, from the labels or from the partial counts, so the gradient of
-/// a typical batch is one kernel. Packs never cross rows.
-template <int V, class T, class Gradient, bool Shared>
-__global__ void label_gradient_kernel(
-    const __grid_constant__ KernelArguments<GradientArguments<T, Gradient>, Shared> passed) {
-  const auto& mine = passed.mine();
-  begin_kernel();
-  const CrossEntropy& sizes = mine.sizes;
-  using S = Scalar<T>;
-  S divide = 1;
-  if (sizes.reduce == Reduce::mean) {
-    divide = mine.partial == nullptr ? static_cast<S>(counted(mine.labels, sizes, threadIdx.x, blockDim.x))
-                                     : static_cast<S>(reduce_block(mine.partial[threadIdx.x], Plus{}));
-  }
-  const std::int64_t packs = sizes.rows * sizes.classes / V;
-  const bool narrow = packs < (std::int64_t{1} << 31);
-  for (std::int64_t pack = global_thread(); pack < packs; pack += global_threads()) {
-    auto values = mine.gradient.template input<V>(pack * V);
-    const std::int64_t row =
-        narrow ? mine.row_packs.quotient(static_cast<std::uint32_t>(pack)) : pack / (sizes.classes / V);
-    const std::int64_t label = mine.labels[row], column = pack * V - row * sizes.classes;
-    const S scale =
-        (mine.grad_loss == nullptr ? S(1) : mine.grad_loss[sizes.reduce == Reduce::none ? row : 0]) / divide;
-    const bool ignored = label == sizes.ignore_index, bad = label < 0 || label >= sizes.classes;
-#pragma unroll
-    for (int lane = 0; lane < V; ++lane) {
-      const S result = mine.gradient(scale, values.value[lane], column + lane == label);
-      values.value[lane] = ignored ? S(0) : bad ? quiet_nan<S>() : result;
-    }
-    store<V>(mine.grad_in + pack * V, values);
-  }
-}
-
-template <class T, class Gradient>
-void label_gradient(Context& context, T* grad_in, const Scalar<T>* grad_loss, const std::int64_t* labels,
-                    const CrossEntropy& sizes, bool packable, const Gradient& gradient) {
-  constexpr int V = pack_size<T>;
-  packable = packable && aligned<V>(grad_in) && sizes.classes % V == 0;
-  const std::int64_t row_packs = packable ? sizes.classes / V : sizes.classes;
-  if (sizes.rows * row_packs == 0) return;
-  const bool count_first = sizes.reduce == Reduce::mean && sizes.rows > 4096;
-  const Scratch partial(context, count_first ? count_blocks * sizeof(std::int64_t) : 0);
-  if (count_first)
-    launch(context, Grid(count_blocks, count_blocks), count_kernel, labels, sizes, partial.as<std::int64_t>());
-  const Grid grid(blocks_for(sizes.rows * row_packs, count_blocks), count_blocks);
-  const GradientArguments<T, Gradient> arguments{
-      grad_in, grad_loss, labels, sizes, gradient, partial.as<std::int64_t>(), Divisor<std::uint32_t>(row_packs)};
-  if (packable)
-    launch_shared(context, grid, arguments, [](auto shared) { return label_gradient_kernel<V, T, Gradient, shared>; });
-  else
-    launch_shared(context, grid, arguments, [](auto shared) { return label_gradient_kernel<1, T, Gradient, shared>; });
-}
-
-// ---- the slots ----
-
-template <class T>
-CrossEntropyGradient<T> gradient_of(const T* probabilities, const CrossEntropy& sizes) {
-  const double uniform = sizes.label_smoothing / static_cast<double>(std::max<std::int64_t>(sizes.classes, 1));
-  return {probabilities, static_cast<T>(1 - sizes.label_smoothing + uniform), static_cast<T>(uniform)};
-}
-
 }  // namespace
-
-template <class T>
-void cross_entropy_backward(Context& context, T* grad_logits, const Scalar<T>* grad_loss,
-                            const Scalar<T>* probabilities, const std::int64_t* labels, const CrossEntropy& sizes) {
-  label_gradient(context, grad_logits, grad_loss, labels, sizes, aligned<pack_size<T>>(probabilities),
-                 gradient_of(probabilities, sizes));
-}
 
 template <class T>
 void cross_entropy(Context& context, Scalar<T>* loss, Scalar<T>* probabilities, T* grad_logits, const T* logits,
@@ -381,19 +252,10 @@ void nll(Context& context, Scalar<T>* loss, const T* log_probabilities, const st
   label_loss<RowShape<1, 0>>(context, loss, labels, sizes, NllRow<T>{log_probabilities});
 }
 
-template <class T>
-void nll_backward(Context& context, T* grad_in, const Scalar<T>* grad_loss, const std::int64_t* labels,
-                  const CrossEntropy& sizes) {
-  label_gradient(context, grad_in, grad_loss, labels, sizes, true, NllGradient<Scalar<T>>{});
-}
-
-#define TERN_INSTANTIATE(T)                                                                                      \
-  template void cross_entropy<T>(Context&, Scalar<T>*, Scalar<T>*, T*, const T*, const std::int64_t*,            \
-                                 const CrossEntropy&);                                                           \
-  template void cross_entropy_backward<T>(Context&, T*, const Scalar<T>*, const Scalar<T>*, const std::int64_t*, \
-                                          const CrossEntropy&);                                                  \
-  template void nll<T>(Context&, Scalar<T>*, const T*, const std::int64_t*, const CrossEntropy&);                \
-  template void nll_backward<T>(Context&, T*, const Scalar<T>*, const std::int64_t*, const CrossEntropy&);
+#define TERN_INSTANTIATE(T)                                                                           \
+  template void cross_entropy<T>(Context&, Scalar<T>*, Scalar<T>*, T*, const T*, const std::int64_t*, \
+                                 const CrossEntropy&);                                                \
+  template void nll<T>(Context&, Scalar<T>*, const T*, const std::int64_t*, const CrossEntropy&);
 TERN_INSTANTIATE(float)
 TERN_INSTANTIATE(double)
 TERN_INSTANTIATE(BFloat16)

@@ -69,6 +69,14 @@ struct LongRows {
     parts = ceil_div(length, part);
   }
   unsigned blocks() const { return static_cast<unsigned>(std::min<std::int64_t>(count * parts, 1 << 30)); }
+  /// work(part, its row, its first element, how many) for this block's parts.
+  template <class Work>
+  __device__ void each(Work work) const {
+    for (std::int64_t item = blockIdx.x; item < count * parts; item += gridDim.x) {
+      const std::int64_t row = item / parts, begin = (item - row * parts) * part;
+      work(item, row, row * length + begin, min(part, length - begin));
+    }
+  }
 };
 
 /// How many of `count` elements come before the first aligned pack of V.
@@ -153,13 +161,11 @@ __global__ void __launch_bounds__(long_row_threads)
     exponentials_kernel(LongRows rows, const T* in, Exponentials<Scalar<T>>* states, Scalar<T>* probabilities,
                         bool with_below) {
   begin_kernel();
-  for (std::int64_t item = blockIdx.x; item < rows.count * rows.parts; item += gridDim.x) {
-    const std::int64_t row = item / rows.parts, begin = (item - row * rows.parts) * rows.part;
-    const std::int64_t at = row * rows.length + begin, count = min(rows.part, rows.length - begin);
+  rows.each([&](std::int64_t item, std::int64_t, std::int64_t at, std::int64_t count) {
     const auto state = exponentials_of(in + at, count, with_below);
     if (threadIdx.x == 0) states[item] = state;
     if (probabilities != nullptr && rows.parts == 1) write_probabilities(probabilities + at, in + at, count, state);
-  }
+  });
 }
 
 /// Those of a row, from its parts' (32 at most), for all lanes of a warp.
@@ -174,11 +180,9 @@ template <class T>
 __global__ void __launch_bounds__(long_row_threads)
     probabilities_kernel(LongRows rows, const T* in, const Exponentials<Scalar<T>>* states, Scalar<T>* probabilities) {
   begin_kernel();
-  for (std::int64_t item = blockIdx.x; item < rows.count * rows.parts; item += gridDim.x) {
-    const std::int64_t row = item / rows.parts, begin = (item - row * rows.parts) * rows.part;
-    const std::int64_t at = row * rows.length + begin, count = min(rows.part, rows.length - begin);
+  rows.each([&](std::int64_t, std::int64_t row, std::int64_t at, std::int64_t count) {
     write_probabilities(probabilities + at, in + at, count, joined(states, row, rows.parts));
-  }
+  });
 }
 
 /// Their states [rows, parts], and the probabilities unless null.

@@ -3,6 +3,7 @@
 // blocks leaves partial states that a second kernel combines. There are no atomics, and the split depends only on the
 // sizes, so the bits are the same on every card.
 
+#include <bit>
 #include <limits>
 #include <type_traits>
 
@@ -32,15 +33,13 @@ struct Largest {
 template <class State, class Shuffle>
 __device__ State shuffled(const State& state, Shuffle shuffle) {
   static_assert(sizeof(State) % 4 == 0 && std::is_trivially_copyable_v<State>);
-  union Words {
-    State state;
+  struct Words {
     unsigned word[sizeof(State) / 4];
-    __device__ Words() {}
-  } words;
-  words.state = state;
+  };
+  auto words = std::bit_cast<Words>(state);
 #pragma unroll
   for (unsigned& word : words.word) word = shuffle(word);
-  return words.state;
+  return std::bit_cast<State>(words);
 }
 
 /// Combines the states of the whole block, whose size is a multiple of 32; every thread gets the result.
@@ -231,24 +230,29 @@ __global__ void reduce_columns_kernel(kernels::Axis axis, Slices slices, Reducer
   }
 }
 
-/// The second kernel of a split reduction: one warp per output.
-template <class Reducer>
+/// The second kernel of a split reduction: a warp or a block per output.
+template <int Threads, class Reducer>
 __global__ void combine_kernel(std::int64_t outputs, std::int64_t slices, Reducer reducer,
                                const typename Reducer::State* partial) {
   begin_kernel();
-  const std::int64_t step = global_threads() / 32;
-  for (std::int64_t output = global_thread() / 32; output < outputs; output += step) {
+  using Team = Group<Threads>;
+  const std::int64_t step = global_threads() / Threads;
+  for (std::int64_t output = global_thread() / Threads; output < outputs; output += step) {
     typename Reducer::State state = reducer.init();
-    for (std::int64_t i = Group<32>::rank(); i < slices; i += 32) state = reducer(state, partial[output * slices + i]);
-    state = Group<32>::reduce(state, reducer);
-    if (Group<32>::rank() == 0) reducer.store(output, state);
+#pragma unroll 4
+    for (std::int64_t i = Team::rank(); i < slices; i += Threads) state = reducer(state, partial[output * slices + i]);
+    state = Team::reduce(state, reducer);
+    if (Team::rank() == 0) reducer.store(output, state);
   }
 }
 
 template <class Reducer>
 void combine(Context& context, std::int64_t outputs, std::int64_t slices, const Reducer& reducer,
              const typename Reducer::State* partial) {
-  launch(context, group_grid<32>(outputs), combine_kernel<Reducer>, outputs, slices, reducer, partial);
+  if (slices > 128)
+    launch(context, group_grid<256>(outputs), combine_kernel<256, Reducer>, outputs, slices, reducer, partial);
+  else
+    launch(context, group_grid<32>(outputs), combine_kernel<32, Reducer>, outputs, slices, reducer, partial);
 }
 
 /// Cuts the length if the outputs alone would leave most of the card idle. `blocks` is what they would start.

@@ -1,8 +1,9 @@
-// Rows with their own statistics: layer, RMS, group and instance normalisation. A row that fits the registers of a warp
-// or a block is read once, by one kernel. Longer rows are reduced in double and written by a second kernel.
+// Rows with their own statistics: layer, RMS, group and instance normalisation. A row that fits the registers of a
+// warp, a block or a cluster is read once, by one kernel. Longer rows are reduced in double and written by a second
+// kernel.
 
 #include "cuda/row_norm.cuh"
-#include "cuda/row_norm_rows.cuh"
+#include "cuda/row_norm_clusters.cuh"
 
 namespace tern::cuda {
 namespace row_normalization {
@@ -115,6 +116,60 @@ __global__ void __launch_bounds__(block_threads<Threads>)
                     [&](std::int64_t row) { normalize_row<Threads, Packs, V>(rows, pass, row); });
 }
 
+// ---- rows in the registers of a cluster ----
+
+template <int Packs, int V, class T>
+__global__ void __launch_bounds__(cluster_threads, Packs* V > 16 ? 1 : 2)
+    normalize_parts_kernel(const __grid_constant__ Rows rows, const __grid_constant__ Forward<T> pass,
+                           std::int64_t part, unsigned parts) {
+  constexpr int Threads = cluster_threads;
+  using S = Scalar<T>;
+  begin_kernel();
+  ClusterReduction<S> reduce;
+  const S length = static_cast<S>(rows.length);
+  each_part(rows, part, parts, [&](const RowPart& at) {
+    const T* const in = pass.x + at.row * rows.length;
+    auto held = held_row<Threads, Packs, V>(in + at.first, at.count);
+    S center = 0, squares = 0;
+    if (pass.centred) {
+      each_pack<Threads, Packs, V>(at.count, [&](int k, int) {
+#pragma unroll
+        for (const S& value : held.pack[k].value) center += value;
+      });
+      center = reduce(center, Plus{}) / length;
+    }
+    each_pack<Threads, Packs, V>(at.count, [&](int k, int) {
+#pragma unroll
+      for (const S& value : held.pack[k].value) squares += (value - center) * (value - center);
+    });
+    const S variance = reduce(squares, Plus{}) / length;
+    Statistics<S> of_row{center, 1 / ::sqrt(variance + static_cast<S>(pass.epsilon))};
+    if (!::isfinite(variance)) of_row = exact_statistics<Threads>(in, rows.length, pass.centred, pass.epsilon);
+    if (threadIdx.x == 0 && at.first == 0) {
+      if (pass.mean != nullptr) pass.mean[at.row] = of_row.center;
+      pass.inverse_deviation[at.row] = of_row.inverse;
+    }
+    const std::int64_t parameters = rows.first_parameter(at.row);
+    each_pack<Threads, Packs, V>(at.count, [&](int k, int i) {
+      pass.template write<V>(pass.y + at.row * rows.length + at.first + i, held.pack[k], of_row.center, of_row.inverse,
+                             rows.parameters<V>(pass.weight, parameters, at.first + i, S(1)),
+                             rows.parameters<V>(pass.bias, parameters, at.first + i, S(0)));
+    });
+  });
+  reduce.finish();
+}
+
+/// Whether a cluster's registers hold a row; if so, it is done.
+template <int V, class T>
+bool normalize_parts(Context& context, const Rows& rows, const Forward<T>& pass) {
+  const ClusterCut cut(rows.count, rows.length, V);
+  if (cut.parts == 0) return false;
+  launch(context, cluster_grid(rows, cut),
+         cut.wide ? normalize_parts_kernel<32 / V, V, T> : normalize_parts_kernel<16 / V, V, T>, rows, pass, cut.part,
+         cut.parts);
+  return true;
+}
+
 // ---- longer rows ----
 
 template <class T>
@@ -184,12 +239,14 @@ struct RowMoments {
 
 template <int V, class T>
 void normalize(Context& context, const Rows& rows, const Forward<T>& pass) {
+  const bool few = rows.count < 132 && rows.length > 4096;  // of a block each, they leave the card idle
+  if (few && normalize_parts<V>(context, rows, pass)) return;
   const bool held = with_held<V, false>(rows.count, rows.length / V, [&](auto shape) {
     using Shape = decltype(shape);
     launch(context, group_grid<Shape::threads>(rows.count), normalize_kernel<Shape::threads, Shape::packs, V, T>, rows,
            pass);
   });
-  if (held) return;
+  if (held || normalize_parts<V>(context, rows, pass)) return;
   reduce<T>(context, Axis{rows.count, rows.length, 1},
             RowMoments<T>{pass.mean, pass.inverse_deviation, pass.epsilon, pass.centred}, Widened<T>{pass.x});
   over_elements<V>(context, rows, pass);

@@ -1,5 +1,7 @@
-// The gradients of rows with their own statistics. A row in registers is read once. The gradients of weight and bias
-// are summed by further blocks in the same launch or, for many rows, by the threads that hold the rows.
+// The gradients of rows with their own statistics. A row in registers is read once, and the threads that hold it sum
+// the gradients of weight and bias; for longer rows further blocks in the same launch do.
+
+#include <cooperative_groups.h>
 
 #include "cuda/row_norm.cuh"
 #include "cuda/row_norm_gradients.cuh"
@@ -21,6 +23,15 @@ __device__ __noinline__ void differentiate_exactly(const Rows& rows, const Backw
   for (std::int64_t i = Team::rank(); i < rows.length; i += Threads) pass.write(rows, row, i, sums);
 }
 
+/// Sums in S of a few terms.
+template <class S>
+struct Both {
+  S gradient, product;
+  friend __device__ Both operator+(const Both& a, const Both& b) {
+    return {a.gradient + b.gradient, a.product + b.product};
+  }
+};
+
 template <int Packs, int V, class T>
 struct HeldPair {
   Held<Packs, V, Scalar<T>> gradient, x;
@@ -37,13 +48,10 @@ __device__ __forceinline__ void differentiate_row(const Rows& rows, const Backwa
                                                   HeldPair<Packs, V, T>& in, Sum sum) {
   using Team = Group<Threads>;
   using S = Scalar<T>;
-  struct Both {
-    S gradient, product;
-  };
   const int length = static_cast<int>(rows.length);
   const S count = static_cast<S>(length), center = pass.center(row), inverse = pass.inverse_deviation[row];
   const std::int64_t first = rows.first_parameter(row);
-  Both sums{0, 0};
+  Both<S> sums{0, 0};
   each_pack<Threads, Packs, V>(length, [&](int k, int i) {
     Pack<S, V>&gradient = in.gradient.pack[k], &x = in.x.pack[k];
     const Pack<S, V> scale = rows.parameters<V>(pass.weight, first, i, S(1));
@@ -57,9 +65,7 @@ __device__ __forceinline__ void differentiate_row(const Rows& rows, const Backwa
       sums.product += gradient.value[lane] * x.value[lane];
     }
   });
-  sums = Team::reduce(sums, [](const Both& a, const Both& b) {
-    return Both{a.gradient + b.gradient, a.product + b.product};
-  });
+  sums = Team::reduce(sums, Plus{});
   if (!::isfinite(sums.gradient) || !::isfinite(sums.product)) {
     differentiate_exactly<Threads>(rows, pass, row);
     return;
@@ -120,73 +126,134 @@ __global__ void __launch_bounds__(block_threads<Threads>)
     sum_tile(rows, pass, slices, blockIdx.x - row_blocks, partial);
 }
 
-// ---- many rows that share weight and bias ----
+// ---- rows that share weight and bias ----
 
-constexpr int summing_threads = 512;  // per multiprocessor: each one's registers hold the sums of its columns
+template <int Threads>
+inline constexpr int together_threads = Threads > 256 ? Threads : 256;
+template <>
+inline constexpr int together_threads<128> = 128;  // a group above a warp is a block
 
-/// partial: [blocks, length]. The next row is loaded before this one is processed.
+/// The sums of a cluster's rows, from each group's in shared [groups, padded].
 template <int Threads, int Packs, int V, class T>
-__global__ void __launch_bounds__(Threads, summing_threads / Threads)
-    differentiate_all_kernel(const __grid_constant__ Rows rows, const __grid_constant__ Backward<T> pass,
-                             Sums* partial) {
+__device__ void sum_cluster(const Rows& rows, const Backward<T>& pass, Both<Scalar<T>>* shared, Sums* partial) {
+  using Pair = Both<Scalar<T>>;
+  constexpr int padded = Threads * Packs * V, groups = together_threads<Threads> / Threads;
+  const int length = static_cast<int>(rows.length), threads = static_cast<int>(blockDim.x);
+  const auto each_column = [&](int block, int blocks, auto work) {
+    for (int column = block * threads + static_cast<int>(threadIdx.x); column < length; column += blocks * threads)
+      work(column);
+  };
+  const auto finish = [&](std::int64_t cluster, int column, const Sums& sums) {
+    if (partial != nullptr)
+      partial[cluster * length + column] = sums;
+    else
+      ParameterSums<T>{pass.grad_weight, pass.grad_bias}.store(column, sums);
+  };
+  __syncthreads();
+  if constexpr (groups > 1)
+    each_column(0, 1, [&](int column) {
+      Pair sum = shared[column];
+#pragma unroll
+      for (int group = 1; group < groups; ++group) sum = sum + shared[group * padded + column];
+      shared[column] = sum;
+    });
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  auto cluster = cooperative_groups::this_cluster();
+  cluster.sync();
+  const int blocks = static_cast<int>(cluster.num_blocks());
+  each_column(static_cast<int>(cluster.block_rank()), blocks, [&](int column) {
+    Sums sums{0, 0};
+#pragma unroll 8
+    for (int block = 0; block < blocks; ++block) {
+      const Pair of_block = *cluster.map_shared_rank(shared + column, block);
+      sums = PlusSums{}(sums, {of_block.gradient, of_block.product});
+    }
+    finish(blockIdx.x / cluster.num_blocks(), column, sums);
+  });
+  cluster.sync();  // nobody leaves while its sums are being read
+#else
+  __syncthreads();
+  each_column(0, 1, [&](int column) { finish(blockIdx.x, column, {shared[column].gradient, shared[column].product}); });
+#endif
+}
+
+/// Groups of threads walk over rows and sum what they hold of each column; a cluster of blocks adds the sums, for
+/// `partial` [clusters, length] or, if that is null, for the only cluster. The next row is loaded before this one is
+/// processed.
+template <int Threads, int Packs, int V, class T>
+__global__ void __launch_bounds__(together_threads<Threads>, 512 / together_threads<Threads>)
+    differentiate_together_kernel(const __grid_constant__ Rows rows, const __grid_constant__ Backward<T> pass,
+                                  Sums* partial) {
+  extern __shared__ __align__(16) unsigned char storage[];
+  using Pair = Both<Scalar<T>>;
+  Pair* const shared = reinterpret_cast<Pair*>(storage);
+  constexpr int padded = Threads * Packs * V, groups = together_threads<Threads> / Threads;
   begin_kernel();
-  const int length = static_cast<int>(rows.length);
-  Sums sums[Packs][V] = {};
-  auto next = held_pair<Threads, Packs, V>(pass, std::int64_t{blockIdx.x} * length, length);
-  for (std::int64_t row = blockIdx.x; row < rows.count; row += gridDim.x) {
+  const int length = static_cast<int>(rows.length), group = static_cast<int>(threadIdx.x) / Threads;
+  const std::int64_t step = std::int64_t{gridDim.x} * groups;
+  std::int64_t row = std::int64_t{blockIdx.x} * groups + group;
+  Pair sums[Packs][V] = {};
+  HeldPair<Packs, V, T> next;
+  if (row < rows.count) next = held_pair<Threads, Packs, V>(pass, row * length, length);
+  for (; row < rows.count; row += step) {
     auto in = next;
-    if (row + gridDim.x < rows.count) next = held_pair<Threads, Packs, V>(pass, (row + gridDim.x) * length, length);
+    if (row + step < rows.count) next = held_pair<Threads, Packs, V>(pass, (row + step) * length, length);
     differentiate_row<Threads>(rows, pass, row, in, [&](int k, const auto& gradient, const auto& normal) {
 #pragma unroll
       for (int lane = 0; lane < V; ++lane) {
-        const double one = gradient.value[lane];
-        sums[k][lane] = PlusSums{}(sums[k][lane], {one, one * normal.value[lane]});
+        const Scalar<T> one = gradient.value[lane];
+        sums[k][lane] = sums[k][lane] + Pair{one, one * normal.value[lane]};
       }
     });
   }
   each_pack<Threads, Packs, V>(length, [&](int k, int i) {
 #pragma unroll
-    for (int lane = 0; lane < V; ++lane) partial[blockIdx.x * rows.length + i + lane] = sums[k][lane];
+    for (int lane = 0; lane < V; ++lane) shared[group * padded + i + lane] = sums[k][lane];
   });
+  sum_cluster<Threads, Packs, V>(rows, pass, shared, partial);
 }
 
 template <int Threads, int Packs, int V, class T>
-void differentiate_all(Context& context, const Rows& rows, const Backward<T>& pass) {
-  constexpr std::int64_t multiprocessors = 132;  // of a large card; the bits are the same on every one
-  const std::int64_t blocks =
-      std::min<std::int64_t>(ceil_div(rows.count, 4), multiprocessors * (summing_threads / Threads));
-  Scratch partial(context, static_cast<std::size_t>(blocks * rows.length) * sizeof(Sums));
-  launch(context, Grid(static_cast<unsigned>(blocks), Threads), differentiate_all_kernel<Threads, Packs, V, T>, rows,
-         pass, partial.as<Sums>());
+void differentiate_together(Context& context, const Rows& rows, const Backward<T>& pass) {
+  constexpr std::int64_t multiprocessors = 132;  // of a large card; the bits are the same on every one with clusters
+  constexpr std::int64_t threads = together_threads<Threads>, groups = threads / Threads;
+  const unsigned cluster = card().overlap ? 8 : 1;
+  // One cluster needs no second kernel, which costs about as much as four rows.
+  const std::int64_t wanted = rows.count <= 4 * cluster * groups ? cluster : ceil_div(rows.count, groups);
+  const std::int64_t clusters = ceil_div(std::min(wanted, multiprocessors * (512 / threads)), cluster);
+  Grid grid(static_cast<unsigned>(clusters * cluster), static_cast<unsigned>(threads),
+            static_cast<std::size_t>(threads * Packs * V) * sizeof(Both<Scalar<T>>));
+  grid.cluster = cluster;
+  Scratch partial(context, clusters > 1 ? static_cast<std::size_t>(clusters * rows.length) * sizeof(Sums) : 0);
+  Sums* const sums = clusters > 1 ? partial.as<Sums>() : nullptr;
+  launch(context, grid, differentiate_together_kernel<Threads, Packs, V, T>, rows, pass, sums);
+  if (clusters == 1) return;
   // Narrow tiles: the columns are few.
   constexpr unsigned x = 8;
   using Columns = ParameterSums<T>;
   launch(context, Grid(static_cast<unsigned>(ceil_div(rows.length, x)), dim3(x, column_threads / x)),
-         reduce_columns_kernel<Columns, Elements<Sums>>, Axis{1, blocks, rows.length}, Slices{1, blocks},
-         Columns{pass.grad_weight, pass.grad_bias}, Elements<Sums>{partial.as<Sums>()}, nullptr);
+         reduce_columns_kernel<Columns, Elements<Sums>>, Axis{1, clusters, rows.length}, Slices{1, clusters},
+         Columns{pass.grad_weight, pass.grad_bias}, Elements<Sums>{sums}, nullptr);
 }
 
-/// All gradients in one pass, if that pays; false if not.
+/// All gradients in one pass, if all rows share the parameters and threads hold a row; false if not.
 template <int V, class T>
-bool differentiate_all(Context& context, const Rows& rows, const Backward<T>& pass) {
-  constexpr std::int64_t least_rows = 1024;
+bool differentiate_together(Context& context, const Rows& rows, const Backward<T>& pass) {
   const bool parameters = pass.grad_weight != nullptr || pass.grad_bias != nullptr;
-  if (rows.count < least_rows || rows.groups > 1 || pass.grad_x == nullptr || !parameters) return false;
+  if (rows.groups > 1 || pass.grad_x == nullptr || !parameters) return false;
   const std::int64_t packs = rows.length / V;
-  if (packs <= 64 || packs > 4096 / V) return false;
-  if (packs <= 128)
-    differentiate_all<64, 2, V>(context, rows, pass);
-  else if (packs <= 256)
-    differentiate_all<128, 2, V>(context, rows, pass);
-  else if (packs <= 512)
-    differentiate_all<256, 2, V>(context, rows, pass);
-  else if (packs <= 1024)
-    differentiate_all<512, 2, V>(context, rows, pass);
-  else if (packs <= 2048)
-    differentiate_all<512, V == 1 ? 4 : 2, V>(context, rows, pass);
+  const auto fits = [&]<int Threads, int Packs>(HeldRow<Threads, Packs, V>) {
+    if (packs > Threads * Packs) return false;
+    differentiate_together<Threads, Packs, V>(context, rows, pass);
+    return true;
+  };
+  if (fits(HeldRow<8, 2, V>{}) || fits(HeldRow<16, 2, V>{}) || fits(HeldRow<32, 2, V>{}) || fits(HeldRow<32, 4, V>{}))
+    return true;
+  if constexpr (V == 1)
+    return fits(HeldRow<128, 4, V>{}) || fits(HeldRow<256, 4, V>{}) || fits(HeldRow<256, 8, V>{}) ||
+           fits(HeldRow<512, 8, V>{});
   else
-    differentiate_all<512, V == 1 ? 8 : 2, V>(context, rows, pass);
-  return true;
+    return fits(HeldRow<128, 2, V>{}) || fits(HeldRow<256, 2, V>{}) || fits(HeldRow<512, 2, V>{});
 }
 
 // ---- longer rows ----
@@ -213,7 +280,7 @@ Slices tile_slices(const Rows& rows, const Backward<T>& pass, std::int64_t tiles
 template <int V, class T>
 void differentiate(Context& context, const Rows& rows, const Backward<T>& pass) {
   if (rows.area > 1) return differentiate_planes<V>(context, rows, pass);
-  if (differentiate_all<V>(context, rows, pass)) return;
+  if (differentiate_together<V>(context, rows, pass)) return;
   const std::int64_t columns = rows.groups * rows.channels, tiles = ceil_div(columns, tile_columns);
   const Slices slices = tile_slices(rows, pass, tiles);
   Scratch scratch(context, slices.count > 1 ? static_cast<std::size_t>(columns * slices.count) * sizeof(Sums) : 0);
@@ -233,7 +300,7 @@ void differentiate(Context& context, const Rows& rows, const Backward<T>& pass) 
     combine(context, columns, slices.count, ParameterSums<T>{pass.grad_weight, pass.grad_bias}, partial);
   if (held || pass.grad_x == nullptr) return;
   Scratch of_rows(context, static_cast<std::size_t>(rows.count) * sizeof(Sums));
-  reduce<T>(context, Axis{rows.count, rows.length, 1}, StoredSums{of_rows.as<Sums>()}, Terms<T>{rows, pass, true});
+  reduce<T>(context, Axis{rows.count, rows.length, 1}, StoredSums{of_rows.as<Sums>()}, Terms<T>{rows, pass});
   over_elements<V>(context, rows, Longer<T>{pass, of_rows.as<Sums>()});
 }
 

@@ -73,12 +73,11 @@ struct Backward {
 
 // ---- sums ----
 
-/// The elements' terms of the gradients of weight and bias or, weighted, of their rows' sums.
+/// The elements' weighted terms of their rows' sums.
 template <class T>
 struct Terms {
   Rows rows;
   Backward<T> pass;
-  bool weighted;
   template <int V>
   __device__ Pack<Sums, V> get(std::int64_t offset) const {
     using S = Scalar<T>;
@@ -88,7 +87,7 @@ struct Terms {
     Pack<double, V> scale;
 #pragma unroll
     for (double& value : scale.value) value = 1;
-    if (weighted && pass.weight != nullptr) {
+    if (pass.weight != nullptr) {
       const std::int64_t first = rows.first_parameter(row), i = offset - row * rows.length;
       const Pack<S, V> weights = rows.parameters<V>(pass.weight, first, i, S(1));
 #pragma unroll

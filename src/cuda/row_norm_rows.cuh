@@ -58,6 +58,10 @@ bool with_held(std::int64_t rows, std::int64_t packs, Function function) {
     function(HeldRow<32, 2, V>{});
   else if (packs <= 256 && many)
     function(HeldRow<32, 8, V>{});
+  else if (V > 1 && !gradients && packs <= 384 && many)
+    function(HeldRow < 32, gradients || V == 1 ? 8 : 12, V > {});
+  else if (V > 1 && !gradients && packs <= 512 && many)
+    function(HeldRow < 32, gradients || V == 1 ? 8 : 16, V > {});
   else if (packs <= 256)
     function(HeldRow<128, 2, V>{});
   else if (packs <= 512)

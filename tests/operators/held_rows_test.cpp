@@ -32,7 +32,8 @@ double distance(const Tensor& many, const Tensor& few) {
 
 void check_many(const char* mode) {
   const Device device(mode);
-  for (const std::int64_t width : {40, 77, 100, 300, 384, 515, 640, 1000, 1024, 1025, 1353, 1540, 2047, 2706}) {
+  for (const std::int64_t width :
+       {40, 55, 57, 77, 100, 300, 384, 515, 640, 1000, 1024, 1025, 1353, 1536, 1540, 2047, 2052, 2706}) {
     const Tensor x = randn({2049, width}), grad = randn({2049, width});
     const Tensor weight = rand({width}), bias = randn({width});
     const Tensor some = x.slice(0, 2000, 2003).contiguous(), some_grad = grad.slice(0, 2000, 2003).contiguous();
@@ -49,11 +50,29 @@ void check_many(const char* mode) {
   }
 }
 
+/// Groups that a cluster of cuda holds: of 134 rows as of two.
+void check_long(const char* mode) {
+  const Device device(mode);
+  for (const std::int64_t side : {91, 96, 129}) {
+    const Shape shape{67, 4, side, side};
+    const Tensor x = randn(shape), grad = randn(shape), weight = rand({4}), bias = randn({4});
+    const auto part = [](const Tensor& whole) { return whole.slice(0, 65, 66).contiguous(); };
+    const Function norm = [&](const Tensor& in) { return op::group_norm(in, 2, weight, bias); };
+    const Results many(norm, x, grad), few(norm, part(x), part(grad));
+    INFO(mode << ": planes of " << side << " squared");
+    CHECK(op::max(op::abs(op::sub(part(many.y), few.y))).item() < 1e-5);
+    CHECK(op::max(op::abs(op::sub(part(many.grad_x), few.grad_x))).item() < 1e-5);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("held rows: many rows are computed as few", "[operators]") { check_many("vectorized"); }
 
 TEST_CASE("held rows: cuda", "[catalogue][mode][cuda]") {
   for (const std::string& mode : testing::available_modes())
-    if (mode == "cuda") check_many("cuda");
+    if (mode == "cuda") {
+      check_many("cuda");
+      check_long("cuda");
+    }
 }

@@ -107,7 +107,11 @@ Operator layer_norm(const char* name, bool centred) {
         Sizes{{5, 1}, {1}}, Sizes{{3, 31}, {31}}, Sizes{{2, 4097}, {4097}, true}, Sizes{{2, 9001}, {9001}, true},
         // Rows whose threads sum the gradients of weight and bias as well.
         Sizes{{1025, 67}, {67}, true}, Sizes{{1025, 260}, {260}, true}, Sizes{{1027, 1030}, {1030}, true},
-        Sizes{{1024, 2049}, {2049}, true}}) {
+        Sizes{{1024, 2049}, {2049}, true},
+        // As many rows as one cluster sums, and one more; lengths on both sides of what cuda's threads hold.
+        Sizes{{33, 132}, {132}}, Sizes{{256, 128}, {128}, true}, Sizes{{257, 129}, {129}, true},
+        Sizes{{1025, 17}, {17}, true}, Sizes{{1024, 16}, {16}, true}, Sizes{{32, 513}, {513}, true},
+        Sizes{{33, 512}, {512}, true}, Sizes{{9, 4096}, {4096}, true}}) {
     const std::int64_t length = element_count(sizes.normalized);
     add(op, message("over ", sizes.normalized),
         {.x = sizes.x,
@@ -151,9 +155,12 @@ Operator group_norm(const char* name, bool instances) {
     std::int64_t groups;
     bool large = false;
   };
-  for (const Sizes& sizes : {Sizes{{2, 4, 3, 5}, 2}, Sizes{{3, 6, 7}, 3}, Sizes{{2, 5, 9}, 1}, Sizes{{1, 4, 33}, 4},
-                             Sizes{{2, 6, 7, 7}, 2}, Sizes{{2, 6, 4, 4}, 3}, Sizes{{4, 8, 31, 33}, 4, true},
-                             Sizes{{2, 4, 60, 64}, 1, true}, Sizes{{3, 157, 7, 7}, 1, true}}) {
+  for (const Sizes& sizes :
+       {Sizes{{2, 4, 3, 5}, 2}, Sizes{{3, 6, 7}, 3}, Sizes{{2, 5, 9}, 1}, Sizes{{1, 4, 33}, 4}, Sizes{{2, 6, 7, 7}, 2},
+        Sizes{{2, 6, 4, 4}, 3}, Sizes{{4, 8, 31, 33}, 4, true}, Sizes{{2, 4, 60, 64}, 1, true},
+        Sizes{{3, 157, 7, 7}, 1, true},
+        // What a cluster holds in 16 registers per thread, in 32, and not at all.
+        Sizes{{1, 2, 181, 181}, 1, true}, Sizes{{1, 2, 184, 184}, 1, true}, Sizes{{1, 2, 257, 257}, 1, true}}) {
     const std::int64_t channels = sizes.x[1], groups = instances ? channels : sizes.groups;
     const std::int64_t area = element_count(sizes.x) / (sizes.x[0] * channels);
     add(op, message(groups, " groups"),

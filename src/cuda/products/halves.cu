@@ -73,9 +73,14 @@ void run_library(Context& context, const Problem& p, const Arrays& arrays, int p
   run_algorithm(context, mine, {parts.wide, arrays.a, arrays.b}, plan, parts.rest);
   const std::int64_t count = p.m * p.n;
   with_elements(p.out, arrays.out, [&]<class T>(T* y) {
-    if constexpr (is_half<T>)
-      launch(context, Grid(blocks_for(count), 256), bias_activation_kernel<T>, y, static_cast<const float*>(parts.wide),
-             static_cast<const T*>(arrays.bias), count, Divisor<std::uint32_t>(p.n), p.n, p.activation);
+    if constexpr (is_half<T>) {
+      const auto* const in = static_cast<const float*>(parts.wide);
+      const auto* const bias = static_cast<const T*>(arrays.bias);
+      if (p.n % 4 == 0 && cuda::aligned<4>(y))
+        return finish_rows(context, y, in, bias, Rows{p.m, p.n, p.n}, p.activation);
+      launch(context, Grid(blocks_for(count), 256), bias_activation_kernel<T>, y, in, bias, count,
+             Divisor<std::uint32_t>(p.n), p.n, p.activation);
+    }
   });
 }
 
