@@ -42,7 +42,7 @@ bool fuses(const Context& context, const ScaledDotProduct& sizes) {
   return false;
 }
 
-bool takes_strides(const Context&) { return false; }
+bool takes_strides(const Context&) { return true; }
 
 /// The parts of one thread's scratch, each on its own cache lines.
 template <class T>
@@ -88,39 +88,28 @@ struct Tiles {
     return pairs * (1.5 + 0.04 * static_cast<double>(sizes.width + sizes.values)) * (sizes.causal ? 0.5 : 1);
   }
 
-  struct Rows {
-    const T* begin;
-    std::int64_t pitch;
-    bool columns = false;  ///< the matrix is the transpose
-  };
-  struct Panels {
-    const T* begin;
-    std::int64_t pitch;
-  };
   struct Product {
     std::int64_t m, n, k;
+    bool columns = false;  ///< a is given as its transpose
   };
-  /// c (+)= a b.
-  void multiply(T* c, std::int64_t c_row, const Rows& a, const Panels& b, const Product& product,
-                bool accumulate) const {
+  /// c (+)= a b; b: panels.
+  void multiply(Pitched<T> c, Pitched<const T> a, Pitched<const T> b, const Product& product, bool accumulate) const {
     gemm.multiply({.m = product.m,
                    .n = product.n,
                    .k = product.k,
-                   .a = a.begin,
-                   .a_row = a.columns ? 1 : a.pitch,
-                   .a_column = a.columns ? a.pitch : 1,
-                   .b = b.begin,
+                   .a = a.at,
+                   .a_row = product.columns ? 1 : a.pitch,
+                   .a_column = product.columns ? a.pitch : 1,
+                   .b = b.at,
                    .b_row = gemm.panel_width,
                    .b_panel = b.pitch,
-                   .c = c,
-                   .c_row = c_row,
+                   .c = c.at,
+                   .c_row = c.pitch,
                    .accumulate = accumulate});
   }
-  /// scores [m, count] of rows with the keys (values) from `first` on of those in panels of columns.
-  void score(T* scores, const Rows& a, const T* panels_of_keys, std::int64_t first, std::int64_t m,
-             std::int64_t count) const {
-    multiply(scores, block, a, {panels_of_keys + first * a.pitch, a.pitch * gemm.panel_width}, {m, count, a.pitch},
-             false);
+  /// scores [m, n] of rows of k elements with the keys (values) from `first` on of those in panels of columns.
+  void score(T* scores, Pitched<const T> a, const T* panels_of_keys, std::int64_t first, const Product& product) const {
+    multiply({scores, block}, a, {panels_of_keys + first * product.k, product.k * gemm.panel_width}, product, false);
   }
 };
 
@@ -153,47 +142,103 @@ void attention(Context& context, T* out, T* log_sum, const T* query, const T* ke
   const Scratch scratch(context, static_cast<std::size_t>(each * threads) * sizeof(T));
   parallel(threads, [&](const Team& team) {
     const Own own = own_of(scratch.as<T>() + each * team.index, nullptr);
-    std::int64_t packed = -1;
+    const T *packed_key = nullptr, *packed_value = nullptr;  // heads may share them
     const std::int64_t all = sizes.heads * t.tiles;
     for (std::int64_t part = team.begin(all); part < team.end(all); ++part) {
       const std::int64_t head = part / t.tiles, first_query = part % t.tiles * t.rows;
       const std::int64_t rows = std::min(t.rows, sizes.queries - first_query);
-      if (head != packed) {
-        t.gemm.pack_transposed(own.keys, key + head * sizes.keys * sizes.width, sizes.width, sizes.width, sizes.keys);
-        t.gemm.pack(own.values, value + head * sizes.keys * sizes.values, sizes.values, sizes.keys, sizes.values);
-        packed = head;
-      }
-      const std::int64_t first_row = head * sizes.queries + first_query;
-      t.row.scale(own.queries, query + first_row * sizes.width, t.scale, rows * sizes.width);
-      T* const result = out + first_row * sizes.values;
+      const auto keys = rows_of(head, key, sizes.key, sizes), values = rows_of(head, value, sizes.value, sizes);
+      if (keys.at != packed_key) t.gemm.pack_transposed(own.keys, keys.at, keys.pitch, sizes.width, sizes.keys);
+      if (values.at != packed_value) t.gemm.pack(own.values, values.at, values.pitch, sizes.keys, sizes.values);
+      packed_key = keys.at, packed_value = values.at;
+      t.row.scale({own.queries, sizes.width}, rows_of(head, query, sizes.query, sizes).from(first_query), t.scale, rows,
+                  sizes.width);
+      const Pitched<T> result = rows_of(head, out, sizes.out, sizes).from(first_query);
       std::fill_n(own.running, rows, RunningSoftmax<T>{});
       t.for_blocks(first_query + rows - 1, 0, sizes.keys, [&](std::int64_t first, std::int64_t count) {
-        t.score(own.scores, {own.queries, sizes.width}, own.keys, first, rows, count);
-        t.row.weigh(own.scores, t.scored(first_query, rows, first, count), own.running, first == 0 ? nullptr : result,
-                    sizes.values);
-        t.multiply(result, sizes.values, {own.scores, t.block},
+        t.score(own.scores, {own.queries, sizes.width}, own.keys, first, {rows, count, sizes.width});
+        t.row.weigh(own.scores, t.scored(first_query, rows, first, count), own.running,
+                    first == 0 ? Pitched<T>{} : result, sizes.values);
+        t.multiply(result, {own.scores, t.block},
                    {own.values + first * t.gemm.panel_width, sizes.keys * t.gemm.panel_width},
                    {rows, sizes.values, count}, first > 0);
       });
       for (std::int64_t i = 0; i < rows; ++i) {
         const RunningSoftmax<T>& running = own.running[i];
         if (running.sum == 0)  // every score was -infinity
-          std::fill_n(result + i * sizes.values, sizes.values, std::numeric_limits<T>::quiet_NaN());
-        if (log_sum != nullptr) log_sum[first_row + i] = running.largest + std::log(running.sum);
+          std::fill_n(result.row(i), sizes.values, std::numeric_limits<T>::quiet_NaN());
+        if (log_sum != nullptr)
+          log_sum[head * sizes.queries + first_query + i] = running.largest + std::log(running.sum);
       }
     }
   });
 }
 
-/// Adds the gradients of queries that parts of the keys came to, in their order, and scales them.
+/// Adds the gradients of queries that parts of the keys came to, in their order, and scales them: rows of all heads.
 template <class T>
 void add_parts(const Tiles<T>& t, T* grad_query, const T* further, std::int64_t parts, std::int64_t begin,
                std::int64_t end) {
-  const std::int64_t count = t.sizes.heads * t.sizes.queries * t.sizes.width;
-  for (std::int64_t part = 1; part < parts; ++part)
-    add_chain(grad_query + begin, 0, further + (part - 1) * count + begin, 0, 1, end - begin);
-  t.row.scale(grad_query + begin, grad_query + begin, t.scale, end - begin);
+  const ScaledDotProduct& sizes = t.sizes;
+  const std::int64_t width = sizes.width, count = sizes.heads * sizes.queries * width;
+  for (std::int64_t row = begin; row < end; ++row) {
+    const Pitched<T> to = rows_of(row / sizes.queries, grad_query, sizes.grad_query, sizes);
+    T* const own = to.row(row % sizes.queries);
+    for (std::int64_t part = 1; part < parts; ++part)
+      add_chain(own, 0, further + (part - 1) * count + row * width, 0, 1, width);
+    t.row.scale({own, width}, {own, width}, t.scale, 1, width);
+  }
 }
+
+template <class T>
+void clear(const Pitched<T>& matrix, std::int64_t rows, std::int64_t n) {
+  for (std::int64_t i = 0; i < rows; ++i) std::fill_n(matrix.row(i), n, T(0));
+}
+
+/// The gradient of keys or values, to which every tile of queries adds: in `near` if its rows lie apart, because each
+/// would then be in another page.
+template <class T>
+struct KeySums {
+  Pitched<T> to;
+  std::int64_t rows, n;
+  Pitched<T> sums;
+
+  KeySums(const Pitched<T>& all, T* near, Range of_rows, std::int64_t columns)
+      : to(all.from(of_rows.first)), rows(of_rows.count()), n(columns), sums(to.pitch == n ? to : Pitched<T>{near, n}) {
+    if (wanted()) clear(sums, rows, n);
+  }
+  bool wanted() const { return to.at != nullptr; }
+  void store() const {
+    if (wanted() && sums.at != to.at)
+      for (std::int64_t i = 0; i < rows; ++i) std::copy_n(sums.row(i), n, to.row(i));
+  }
+};
+
+/// One thread's scratch.
+template <class T>
+struct BackwardParts {
+  T *transposed_keys, *keys, *transposed_values;  // panels of a head
+  T *queries, *query_panels, *grad_panels;        // of a tile
+  T *weights, *grads, *inner;
+  T *key_sums, *value_sums;
+  std::int64_t count;  ///< elements
+
+  BackwardParts(const Tiles<T>& t, std::int64_t part_keys, T* begin) {
+    Parts<T> parts(begin);
+    const ScaledDotProduct& sizes = t.sizes;
+    transposed_keys = parts.take(t.panels(sizes.width, part_keys));
+    keys = parts.take(t.panels(part_keys, sizes.width));
+    transposed_values = parts.take(t.panels(sizes.values, part_keys));
+    queries = parts.take(t.rows * sizes.width);
+    query_panels = parts.take(t.panels(t.rows, sizes.width));
+    grad_panels = parts.take(t.panels(t.rows, sizes.values));
+    weights = parts.take(t.rows * t.block);
+    grads = parts.take(t.rows * t.block);
+    inner = parts.take(t.rows);
+    key_sums = parts.take(part_keys * sizes.width);
+    value_sums = parts.take(part_keys * sizes.values);
+    count = parts.count();
+  }
+};
 
 template <class T>
 void attention_backward(Context& context, T* grad_query, T* grad_key, T* grad_value, const T* grad_out, const T* query,
@@ -210,79 +255,65 @@ void attention_backward(Context& context, T* grad_query, T* grad_key, T* grad_va
   const std::int64_t part_keys = round_up(divide_up(sizes.keys, wanted), t.gemm.panel_width);
   const std::int64_t parts = divide_up(sizes.keys, part_keys);
   t.block = std::min(t.block, part_keys);
-  struct Own {
-    T *transposed_keys, *keys, *transposed_values;  // panels of a head
-    T *queries, *query_panels, *grad_panels;        // of a tile
-    T *weights, *grads, *inner;
-  };
-  const auto own_of = [&](T* begin, std::int64_t* count) {
-    Parts<T> parts_of(begin);
-    const Own own{.transposed_keys = parts_of.take(t.panels(sizes.width, part_keys)),
-                  .keys = parts_of.take(t.panels(part_keys, sizes.width)),
-                  .transposed_values = parts_of.take(t.panels(sizes.values, part_keys)),
-                  .queries = parts_of.take(t.rows * sizes.width),
-                  .query_panels = parts_of.take(t.panels(t.rows, sizes.width)),
-                  .grad_panels = parts_of.take(t.panels(t.rows, sizes.values)),
-                  .weights = parts_of.take(t.rows * t.block),
-                  .grads = parts_of.take(t.rows * t.block),
-                  .inner = parts_of.take(t.rows)};
-    if (count != nullptr) *count = parts_of.count();
-    return own;
-  };
-  std::int64_t each = 0;
-  own_of(nullptr, &each);
+  const std::int64_t each = BackwardParts<T>(t, part_keys, nullptr).count;
   const std::int64_t all_queries = sizes.heads * sizes.queries * sizes.width;
   const int threads = useful_threads(context, static_cast<double>(sizes.heads) * 2.5 * t.nanoseconds());
   const std::int64_t further = grad_query == nullptr ? 0 : (parts - 1) * all_queries;
   const Scratch scratch(context, static_cast<std::size_t>(each * threads + further) * sizeof(T));
   T* const partial = scratch.as<T>() + each * threads;
-  const std::int64_t panel = t.gemm.panel_width;
-  parallel_phases(threads, grad_query == nullptr ? 1 : 2, [&](const Team& team, int phase) {
-    if (phase == 1)
-      return add_parts(t, grad_query, partial, parts, team.begin(all_queries, 16), team.end(all_queries, 16));
-    const Own own = own_of(scratch.as<T>() + each * team.index, nullptr);
+  const std::int64_t panel = t.gemm.panel_width, rows_of_all = sizes.heads * sizes.queries;
+  parallel_phases(threads, grad_query == nullptr || parts == 1 ? 1 : 2, [&](const Team& team, int phase) {
+    if (phase == 1) return add_parts(t, grad_query, partial, parts, team.begin(rows_of_all), team.end(rows_of_all));
+    const BackwardParts<T> own(t, part_keys, scratch.as<T>() + each * team.index);
     for (std::int64_t item = team.begin(sizes.heads * parts); item < team.end(sizes.heads * parts); ++item) {
       const std::int64_t head = item / parts, begin = item % parts * part_keys;
       const std::int64_t end = std::min(begin + part_keys, sizes.keys), keys = end - begin;
-      const std::int64_t first_key = head * sizes.keys + begin;
-      t.gemm.pack_transposed(own.transposed_keys, key + first_key * sizes.width, sizes.width, sizes.width, keys);
-      t.gemm.pack(own.keys, key + first_key * sizes.width, sizes.width, keys, sizes.width);
-      t.gemm.pack_transposed(own.transposed_values, value + first_key * sizes.values, sizes.values, sizes.values, keys);
-      T* const to_key = grad_key == nullptr ? nullptr : grad_key + first_key * sizes.width;
-      T* const to_value = grad_value == nullptr ? nullptr : grad_value + first_key * sizes.values;
-      if (to_key != nullptr) std::fill_n(to_key, keys * sizes.width, T(0));
-      if (to_value != nullptr) std::fill_n(to_value, keys * sizes.values, T(0));
-      T* const to_queries = begin == 0 ? grad_query : partial + (item % parts - 1) * all_queries;
+      const auto own_keys = rows_of(head, key, sizes.key, sizes).from(begin),
+                 own_values = rows_of(head, value, sizes.value, sizes).from(begin);
+      t.gemm.pack_transposed(own.transposed_keys, own_keys.at, own_keys.pitch, sizes.width, keys);
+      t.gemm.pack(own.keys, own_keys.at, own_keys.pitch, keys, sizes.width);
+      t.gemm.pack_transposed(own.transposed_values, own_values.at, own_values.pitch, sizes.values, keys);
+      const KeySums<T> of_keys(rows_of(head, grad_key, sizes.grad_key, sizes), own.key_sums, {begin, end}, sizes.width),
+          of_values(rows_of(head, grad_value, sizes.grad_value, sizes), own.value_sums, {begin, end}, sizes.values);
+      const auto to_queries =
+          begin == 0 || grad_query == nullptr
+              ? rows_of(head, grad_query, sizes.grad_query, sizes)
+              : Pitched<T>{partial + (item % parts - 1) * all_queries + head * sizes.queries * sizes.width,
+                           sizes.width};
       for (std::int64_t first_query = 0; first_query < sizes.queries; first_query += t.rows) {
         const std::int64_t rows = std::min(t.rows, sizes.queries - first_query);
-        const std::int64_t first_row = head * sizes.queries + first_query;
-        T* const to_query = grad_query == nullptr ? nullptr : to_queries + first_row * sizes.width;
+        const Pitched<T> to_query = to_queries.from(first_query);
         if (sizes.causal && first_query + rows <= begin) {  // they see none of these keys
-          if (to_query != nullptr) std::fill_n(to_query, rows * sizes.width, T(0));
+          if (grad_query != nullptr) clear(to_query, rows, sizes.width);
           continue;
         }
-        const T* const grad = grad_out + first_row * sizes.values;
-        t.row.scale(own.queries, query + first_row * sizes.width, t.scale, rows * sizes.width);
+        const auto grad = rows_of(head, grad_out, sizes.grad_out, sizes).from(first_query);
+        t.row.scale({own.queries, sizes.width}, rows_of(head, query, sizes.query, sizes).from(first_query), t.scale,
+                    rows, sizes.width);
         t.gemm.pack(own.query_panels, own.queries, sizes.width, rows, sizes.width);
-        t.gemm.pack(own.grad_panels, grad, sizes.values, rows, sizes.values);
-        t.row.inner(own.inner, grad, out + first_row * sizes.values, rows, sizes.values);
+        t.gemm.pack(own.grad_panels, grad.at, grad.pitch, rows, sizes.values);
+        t.row.inner(own.inner, grad, rows_of(head, out, sizes.out, sizes).from(first_query), rows, sizes.values);
         t.for_blocks(first_query + rows - 1, begin, end, [&](std::int64_t first, std::int64_t count) {
           const std::int64_t at = first - begin;
-          t.score(own.weights, {own.queries, sizes.width}, own.transposed_keys, at, rows, count);
-          t.score(own.grads, {grad, sizes.values}, own.transposed_values, at, rows, count);
-          t.row.differentiate(own.weights, own.grads, t.scored(first_query, rows, first, count), log_sum + first_row,
-                              own.inner);
-          if (to_value != nullptr)
-            t.multiply(to_value + at * sizes.values, sizes.values, {own.weights, t.block, true},
-                       {own.grad_panels, rows * panel}, {count, sizes.values, rows}, true);
-          if (to_key != nullptr)
-            t.multiply(to_key + at * sizes.width, sizes.width, {own.grads, t.block, true},
-                       {own.query_panels, rows * panel}, {count, sizes.width, rows}, true);
-          if (to_query != nullptr)
-            t.multiply(to_query, sizes.width, {own.grads, t.block}, {own.keys + at * panel, keys * panel},
+          t.score(own.weights, {own.queries, sizes.width}, own.transposed_keys, at, {rows, count, sizes.width});
+          t.score(own.grads, grad, own.transposed_values, at, {rows, count, sizes.values});
+          t.row.differentiate(own.weights, own.grads, t.scored(first_query, rows, first, count),
+                              log_sum + head * sizes.queries + first_query, own.inner);
+          if (of_values.wanted())
+            t.multiply(of_values.sums.from(at), {own.weights, t.block}, {own.grad_panels, rows * panel},
+                       {count, sizes.values, rows, true}, true);
+          if (of_keys.wanted())
+            t.multiply(of_keys.sums.from(at), {own.grads, t.block}, {own.query_panels, rows * panel},
+                       {count, sizes.width, rows, true}, true);
+          if (grad_query != nullptr)
+            t.multiply(to_query, {own.grads, t.block}, {own.keys + at * panel, keys * panel},
                        {rows, sizes.width, count}, at > 0);
         });
+        if (grad_query != nullptr && parts == 1)
+          t.row.scale(to_query, {to_query.at, to_query.pitch}, t.scale, rows, sizes.width);
       }
+      of_keys.store();
+      of_values.store();
     }
   });
 }

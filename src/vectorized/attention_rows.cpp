@@ -25,8 +25,9 @@ struct Scaled {
 };
 
 template <class T>
-void scale(T* out, const T* in, T factor, std::int64_t n) {
-  map(Scaled<T>{factor}, out, n, in);
+void scale(Pitched<T> out, Pitched<const T> in, T factor, std::int64_t rows, std::int64_t n) {
+  if (out.pitch == n && in.pitch == n) n *= rows, rows = 1;
+  for (std::int64_t i = 0; i < rows; ++i) map(Scaled<T>{factor}, out.row(i), n, in.row(i));
 }
 
 template <class T>
@@ -76,7 +77,7 @@ HWY_INLINE void multiply_row(T* row, std::int64_t n, T factor) {
 }
 
 template <class T>
-void weigh(T* scores, const ScoredRows& of, RunningSoftmax<T>* running, T* result, std::int64_t values) {
+void weigh(T* scores, const ScoredRows& of, RunningSoftmax<T>* running, Pitched<T> result, std::int64_t values) {
   constexpr T lowest = -std::numeric_limits<T>::infinity();
   for (std::int64_t i = 0; i < of.rows; ++i) {
     T* const row = scores + i * of.pitch;
@@ -90,7 +91,7 @@ void weigh(T* scores, const ScoredRows& of, RunningSoftmax<T>* running, T* resul
     own = {.largest = largest, .sum = sum};
     if (sum == 0) continue;  // every score was -infinity so far
     multiply_row(row, n, 1 / sum);
-    if (result != nullptr && before != sum) multiply_row(result + i * values, values, before / sum);
+    if (result.at != nullptr && before != sum) multiply_row(result.row(i), values, before / sum);
   }
 }
 
@@ -116,7 +117,7 @@ void differentiate(T* weights, T* grads, const ScoredRows& of, const T* log_sum,
 /// In the order of a product's sums: where one key has all the weight, the gradient of its score is exactly 0. Several
 /// rows at a time, whose chains do not wait for each other.
 template <class T>
-void inner(T* out, const T* a, const T* b, std::int64_t rows, std::int64_t n) {
+void inner(T* out, Pitched<const T> a, Pitched<const T> b, std::int64_t rows, std::int64_t n) {
   constexpr std::int64_t together = 8;
   const hn::CappedTag<T, 1> d;
   using V = hn::Vec<decltype(d)>;
@@ -125,9 +126,9 @@ void inner(T* out, const T* a, const T* b, std::int64_t rows, std::int64_t n) {
     for (V& sum : sums) sum = hn::Zero(d);
     for (std::int64_t i = 0; i < n; ++i)
       for (int r = 0; r < count; ++r)
-        sums[r] = hn::MulAdd(hn::LoadU(d, a + r * n + i), hn::LoadU(d, b + r * n + i), sums[r]);
+        sums[r] = hn::MulAdd(hn::LoadU(d, a.row(r) + i), hn::LoadU(d, b.row(r) + i), sums[r]);
     for (int r = 0; r < count; ++r) out[r] = hn::GetLane(sums[r]);
-    out += count, a += count * n, b += count * n;
+    out += count, a.at = a.row(count), b.at = b.row(count);
   };
   for (; rows >= together; rows -= together) some(std::integral_constant<int, together>());
   for (; rows > 0; --rows) some(std::integral_constant<int, 1>());

@@ -14,6 +14,10 @@
 #include "tern/core/error.hpp"
 #include "vectorized/bfloat16/kernels.hpp"
 
+#if defined(HWY_COMPILE_ONLY_STATIC) && defined(__AVX2__) && HWY_STATIC_TARGET == HWY_SCALAR
+#error "Highway finds no vectors for what -march names"
+#endif
+
 namespace tern::vectorized {
 
 void limit_instructions() {

@@ -92,15 +92,25 @@ void for_rows(const Context& context, std::int64_t images, std::int64_t rows, do
 /// Rough cost of `elements`, each in this many windows.
 double cost(std::int64_t elements, double windows) { return static_cast<double>(elements) * (0.1 + 0.05 * windows); }
 
-/// Calls body(vector tag, first channel, channels) for vectors of channels.
+/// Calls body(vector tag, first channel, channels) for vectors of channels. The last one overlaps the one before it: a
+/// part of a vector costs several times as much.
 template <class T, class Body>
 HWY_INLINE void for_channels(std::int64_t channels, const Body& body) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  for (std::int64_t c = 0; c < channels; c += lanes) body(d, c, channels - c);
+  const std::int64_t last = std::max<std::int64_t>(channels - lanes, 0);
+  for (std::int64_t c = 0; c < channels; c += lanes) body(d, std::min(c, last), channels - std::min(c, last));
 }
 
 // ---- maxima --------------------------------------------------------------------------------------------------------
+
+/// What one term of a window reads: where, and at which position of the window.
+template <class Position>
+struct Tap {
+  std::int64_t from;
+  Position position;
+};
+constexpr std::size_t most_taps = 256;  // an index is a byte
 
 template <class D>
 HWY_INLINE void store_positions(D d, hn::Vec<D> where, std::uint8_t* index, std::int64_t count) {
@@ -112,6 +122,22 @@ HWY_INLINE void store_positions(D d, hn::Vec<D> where, std::uint8_t* index, std:
   std::copy_n(buffer, count, index);
 }
 
+/// The maximum and its position where no value is NaN; otherwise, and for infinities of both signs, `sum` is NaN.
+template <class D>
+struct NumberState {
+  hn::Vec<D> best, where, sum;
+  HWY_INLINE NumberState(D d, std::int64_t first)
+      : best(hn::Set(d, -std::numeric_limits<hn::TFromD<D>>::infinity())),
+        where(hn::Set(d, static_cast<hn::TFromD<D>>(first))),
+        sum(hn::Zero(d)) {}
+  HWY_INLINE void take(D d, hn::Vec<D> value, auto position) {
+    const auto larger = hn::Gt(value, best);
+    best = hn::IfThenElse(larger, value, best);
+    where = hn::IfThenElse(larger, hn::Set(d, static_cast<hn::TFromD<D>>(position)), where);
+    sum = hn::Add(sum, value);
+  }
+};
+
 template <template <class> class State, class T>
 void max_by(const Context& context, T* out, std::uint8_t* index, const T* in, const Pool2d& p) {
   const auto axes = axes_of(p);
@@ -119,21 +145,35 @@ void max_by(const Context& context, T* out, std::uint8_t* index, const T* in, co
   for_rows(context, axes.images, p.OH, cost(p.OW * C, static_cast<double>(p.KH * p.KW)),
            [&](std::int64_t oh, std::int64_t n) HWY_ATTR {
              const std::int64_t top = axes.h.first(oh), bottom = axes.h.last(oh);
+             Tap<T> taps[most_taps];
              for (std::int64_t ow = 0; ow < p.OW; ++ow) {
                const std::int64_t left = axes.w.first(ow), right = axes.w.last(ow);
                const T* const corner = in + ((n * p.H + axes.h.at(oh, 0)) * p.W + axes.w.at(ow, 0)) * C;
                const std::int64_t to = ((n * p.OH + oh) * p.OW + ow) * C;
+               Tap<T>* end = taps;
+               for (std::int64_t kh = top; kh < bottom; ++kh)
+                 for (std::int64_t kw = left; kw < right; ++kw)
+                   *end++ = {(kh * p.dilation_h * p.W + kw * p.dilation_w) * C, static_cast<T>(kh * p.KW + kw)};
+               const std::int64_t first = end == taps ? 0 : top * p.KW + left;
                for_channels<T>(C, [&](auto d, std::int64_t c, std::int64_t count) HWY_ATTR {
-                 const bool empty = top == bottom || left == right;
-                 State<decltype(d)> state(d, empty ? 0 : top * p.KW + left);
-                 for (std::int64_t kh = top; kh < bottom; ++kh)
-                   for (std::int64_t kw = left; kw < right; ++kw) {
-                     const T* from = corner + (kh * p.dilation_h * p.W + kw * p.dilation_w) * C + c;
-                     state.take(d, load_columns(d, from, count), kh * p.KW + kw);
-                   }
-                 store_columns(largest_of(d, state), d, out + to + c, count);
-                 if constexpr (std::is_same_v<State<decltype(d)>, MaxState<decltype(d)>>)
+                 using D = decltype(d);
+                 const auto visit = [&](auto state) HWY_ATTR {
+                   for (const auto* tap = taps; tap != end; ++tap)
+                     state.take(d, load_columns(d, corner + tap->from + c, count), tap->position);
+                   return state;
+                 };
+                 const auto store = [&](const auto& state) HWY_ATTR {
+                   store_columns(state.best, d, out + to + c, count);
                    store_positions(d, state.where, index + to + c, count);
+                 };
+                 if constexpr (std::is_same_v<State<D>, LargestState<D>>) {
+                   store_columns(largest_of(d, visit(State<D>(d, first))), d, out + to + c, count);
+                 } else if (const auto numbers = visit(NumberState<D>(d, first));
+                            hn::AllFalse(d, hn::IsNaN(numbers.sum))) {
+                   store(numbers);
+                 } else {
+                   store(visit(State<D>(d, first)));
+                 }
                });
              }
            });
@@ -144,12 +184,20 @@ void max(const Context& context, T* out, std::uint8_t* index, const T* in, const
 }
 
 template <class D>
-HWY_INLINE auto is_position(D d, const std::uint8_t* index, std::int64_t count, std::int64_t position) {
-  const auto wanted = hn::Set(d, static_cast<hn::TFromD<D>>(position));
-  if (count >= static_cast<std::int64_t>(hn::Lanes(d))) return hn::Eq(positions_of(d, index), wanted);
+HWY_INLINE auto is_position(D d, const std::uint8_t* index, std::int64_t count, std::int32_t position) {
+  const auto compared = [&](const std::uint8_t* at) HWY_ATTR {
+    if constexpr (sizeof(hn::TFromD<D>) == 4) {
+      const hn::Rebind<std::int32_t, D> words;
+      const hn::Rebind<std::uint8_t, D> bytes;
+      return hn::RebindMask(d, hn::Eq(hn::PromoteTo(words, hn::LoadU(bytes, at)), hn::Set(words, position)));
+    } else {
+      return hn::Eq(positions_of(d, at), hn::Set(d, static_cast<hn::TFromD<D>>(position)));
+    }
+  };
+  if (count >= static_cast<std::int64_t>(hn::Lanes(d))) return compared(index);
   std::uint8_t buffer[hn::MaxLanes(D{})] = {};
   std::copy_n(index, count, buffer);
-  return hn::Eq(positions_of(d, buffer), wanted);
+  return compared(buffer);
 }
 
 template <class T>
@@ -159,18 +207,21 @@ void max_backward(const Context& context, T* grad_in, const T* grad_out, const s
   const double windows = static_cast<double>(p.KH * p.KW) / static_cast<double>(p.stride_h * p.stride_w);
   for_rows(context, axes.images, p.H, cost(p.W * C, 2 * windows), [&](std::int64_t h, std::int64_t n) HWY_ATTR {
     const std::int64_t top = axes.h.begin(h), bottom = axes.h.end(h);
+    Tap<std::int32_t> taps[most_taps];
     for (std::int64_t w = 0; w < p.W; ++w) {
       const std::int64_t left = axes.w.begin(w), right = axes.w.end(w);
+      Tap<std::int32_t>* end = taps;
+      for (std::int64_t oh = top; oh < bottom; ++oh) {
+        const std::int64_t kh = axes.h.tap(oh, h);
+        for (std::int64_t ow = left; ow < right && kh >= 0; ++ow)
+          if (const std::int64_t kw = axes.w.tap(ow, w); kw >= 0)
+            *end++ = {((n * p.OH + oh) * p.OW + ow) * C, static_cast<std::int32_t>(kh * p.KW + kw)};
+      }
       for_channels<T>(C, [&](auto d, std::int64_t c, std::int64_t count) HWY_ATTR {
         auto sum = hn::Zero(d);
-        for (std::int64_t oh = top; oh < bottom; ++oh) {
-          const std::int64_t kh = axes.h.tap(oh, h);
-          for (std::int64_t ow = left; ow < right && kh >= 0; ++ow) {
-            const std::int64_t kw = axes.w.tap(ow, w), from = ((n * p.OH + oh) * p.OW + ow) * C + c;
-            if (kw < 0) continue;
-            const auto mine = is_position(d, index + from, count, kh * p.KW + kw);
-            sum = hn::Add(sum, hn::IfThenElseZero(mine, load_columns(d, grad_out + from, count)));
-          }
+        for (const auto* tap = taps; tap != end; ++tap) {
+          const auto mine = is_position(d, index + tap->from + c, count, tap->position);
+          sum = hn::Add(sum, hn::IfThenElseZero(mine, load_columns(d, grad_out + tap->from + c, count)));
         }
         store_columns(sum, d, grad_in + ((n * p.H + h) * p.W + w) * C + c, count);
       });

@@ -17,6 +17,8 @@ struct Pitched {
   T* at = nullptr;
   std::int64_t pitch = 0;
   constexpr T* row(std::int64_t i) const { return at + i * pitch; }
+  /// The rows from that one on; none of none.
+  constexpr Pitched from(std::int64_t i) const { return {at == nullptr ? nullptr : row(i), pitch}; }
 };
 
 }  // namespace tern::vectorized

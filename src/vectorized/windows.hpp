@@ -120,7 +120,7 @@ struct MaxState {
   HWY_INLINE MaxState(D d, std::int64_t first)
       : best(hn::Set(d, -std::numeric_limits<hn::TFromD<D>>::infinity())),
         where(hn::Set(d, static_cast<hn::TFromD<D>>(first))) {}
-  HWY_INLINE void take(D d, hn::Vec<D> value, std::int64_t position) {
+  HWY_INLINE void take(D d, hn::Vec<D> value, auto position) {
     const auto stays = hn::Or(hn::Le(value, best), hn::IsNaN(best));
     best = hn::IfThenElse(stays, best, value);
     where = hn::IfThenElse(stays, where, hn::Set(d, static_cast<hn::TFromD<D>>(position)));
@@ -134,7 +134,7 @@ struct LargestState {
   hn::Mask<D> nan;
   HWY_INLINE LargestState(D d, std::int64_t /*first*/)
       : best(hn::Set(d, -std::numeric_limits<hn::TFromD<D>>::infinity())), nan(hn::IsNaN(hn::Zero(d))) {}
-  HWY_INLINE void take(D /*d*/, hn::Vec<D> value, std::int64_t /*position*/) {
+  HWY_INLINE void take(D /*d*/, hn::Vec<D> value, auto /*position*/) {
     best = hn::Max(value, best);
     nan = hn::Or(nan, hn::IsNaN(value));
   }

@@ -167,6 +167,40 @@ TEST_CASE("attention: heads that share keys where they lie, in cuda", "[operator
 TEST_CASE("attention: dtypes and layouts agree", "[operators]") {
   for (const char* mode : {"sequential", "vectorized"})
     if (has(mode))
-      compare_with_float32(mode, {{{2}, 70, 130, 64, 64}, {{3}, 19, 33, 40, 48}, {{2}, 9, 7, 5, 3}}, "sequential",
-                           {""});
+      compare_with_float32(mode,
+                           {{{2}, 70, 130, 64, 64}, {{3}, 19, 33, 40, 48}, {{2}, 9, 7, 5, 3}, {{2, 3}, 2, 67, 37, 29}},
+                           "sequential", {""});
+}
+
+TEST_CASE("attention: heads in rows of tokens have the bits of heads that lie apart, in vectorized", "[operators]") {
+  struct Case {
+    std::int64_t N, heads, groups, queries, keys, width, values;
+  };
+  for (const Case& of :
+       {Case{3, 34, 34, 1, 700, 48, 40}, Case{2, 6, 6, 4, 131, 64, 67}, Case{2, 8, 2, 3, 90, 37, 32},
+        Case{2, 9, 9, 49, 49, 72, 64}, Case{1, 12, 3, 130, 301, 40, 48}, Case{1, 2, 2, 66, 300, 33, 5}})
+    for (const bool causal : {false, true}) {
+      const auto results = [&](bool by_tokens, int threads) {
+        const Device device{"vectorized", {.threads = threads}};
+        Generator generator{3};
+        const auto turned = [&](const Tensor& x) { return by_tokens ? x.transpose(1, 2) : x; };
+        const auto drawn = [&](std::int64_t heads, std::int64_t rows, std::int64_t columns) {
+          return turned(randn({of.N, heads, rows, columns}, generator)).contiguous();
+        };
+        std::vector<Tensor> leaves{drawn(of.heads, of.queries, of.width), drawn(of.groups, of.keys, of.width),
+                                   drawn(of.groups, of.keys, of.values)};
+        for (Tensor& leaf : leaves) leaf.set_requires_grad();
+        const Tensor y =
+            op::grouped_attention(turned(leaves[0]), turned(leaves[1]), turned(leaves[2]), {.is_causal = causal});
+        turned(y).backward(drawn(of.heads, of.queries, of.values));
+        std::vector<std::vector<double>> values{y.detach().values()};
+        for (const Tensor& leaf : leaves) values.push_back(turned(leaf.grad()).values());
+        return values;
+      };
+      INFO(of.heads << " heads of " << of.queries << " queries and " << of.keys << " keys"
+                    << (causal ? ", causal" : ""));
+      const auto expected = results(false, 1);
+      CHECK(results(true, 1) == expected);
+      CHECK(results(true, 3) == expected);
+    }
 }

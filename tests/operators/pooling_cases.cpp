@@ -143,6 +143,9 @@ Operator max_pool2d_with_indices() {
     add(window, distinct(window.x));
     add(window, integers(window.x, 0, 2), " ties");
   }
+  for (const Window& window :
+       {Window{"3x3 stride 1 padded", {2, 20, 7, 5}, 3, 1, 1}, Window{"2x2", {1, 8, 6, 6}, 2, 2}})
+    add(window, listed(window.x, special_values()), " NaN and infinities");
   return op;
 }
 
