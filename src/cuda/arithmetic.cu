@@ -218,27 +218,6 @@ void select(Context& context, T* grad_a, T* grad_b, const T* grad_out, const T* 
                SelectMap<Loses, T>{grad_a, grad_b, grad_out, operand(a, sizes, 0), operand(b, sizes, 1)});
 }
 
-template <class T>
-struct AddProductMap {
-  T* out;
-  Operand<T> a, b, c;
-  template <int V, class At>
-  __device__ void run(std::int64_t position, const At& at) const {
-    auto sum = at.template get<V, 0>(a);
-    const auto left = at.template get<V, 1>(b), right = at.template get<V, 2>(c);
-#pragma unroll
-    for (int lane = 0; lane < V; ++lane) sum.value[lane] = ::fma(left.value[lane], right.value[lane], sum.value[lane]);
-    store<V>(out + position, sum);
-  }
-};
-
-template <class T>
-void add_product(Context& context, T* out, const T* a, const T* b, const T* c, const Broadcast& sizes) {
-  constexpr int V = pack_size<T>;
-  broadcast<V>(context, sizes, 3, aligned<V>(out) && aligned<V>(a) && aligned<V>(b) && aligned<V>(c),
-               AddProductMap<T>{out, operand(a, sizes, 0), operand(b, sizes, 1), operand(c, sizes, 2)});
-}
-
 // ---- the slots ----
 
 template <class F, class T>
@@ -315,7 +294,6 @@ kernels::Arithmetic<T> arithmetic() {
           .greater = binary<Greater, T, bool>,
           .greater_equal = binary<GreaterEqual, T, bool>,
           .where = where<T>,
-          .add_product = add_product<T>,
           .neg = unary<Neg<S>, T>,
           .exp = unary<Exp<S>, T>,
           .log = unary<Log<S>, T>,

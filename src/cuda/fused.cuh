@@ -1,7 +1,9 @@
 #pragma once
-// The activations that products and convolutions apply to their output, and their derivatives.
+// The activations that products and convolutions apply to their output, and their derivatives: the bits are those of
+// the activations' own kernels.
 
 #include "cuda/normal.cuh"
+#include "cuda/sigmoid.cuh"
 #include "tern/kernels/activation.hpp"
 
 namespace tern::cuda {
@@ -17,7 +19,7 @@ __device__ __noinline__ T activate_smoothly(T value, Activation activation) {
     const T raised = value + T(3), above = raised < T(0) ? T(0) : raised;
     return value * ((above > T(6) ? T(6) : above) / T(6));
   }
-  const T small = exp(-fabs(value)), share = (value < T(0) ? small : T(1)) / (T(1) + small);
+  const T share = sigmoid_of(value);
   return activation == Activation::silu ? value * share : share;
 }
 

@@ -36,17 +36,17 @@ struct GradientArguments {
   Divisor<std::uint32_t> by_classes;
 };
 
-/// What the gradients of a row depend on, besides its elements.
-template <class S>
+/// What the gradients of a row depend on, besides its elements. The label is -1 if it is none, and then `scale` NaN; -2
+/// if the row does not count.
+template <class Column, class S>
 struct RowTarget {
-  std::int64_t label;
+  Column label;
   S scale;
-  bool ignored, bad;
 };
 
 /// Every block finds the number of counted rows itself, from the labels or from the partial counts, so the gradient of
 /// a typical batch is one kernel. A pack is of one row or of two; V elements are no more than a row.
-template <int V, class T, class Gradient, bool Shared>
+template <int V, class Index, class T, class Gradient, bool Shared>
 __global__ void label_gradient_kernel(
     const __grid_constant__ KernelArguments<GradientArguments<T, Gradient>, Shared> passed) {
   const auto& mine = passed.mine();
@@ -58,57 +58,69 @@ __global__ void label_gradient_kernel(
     divide = mine.partial == nullptr ? static_cast<S>(counted(mine.labels, sizes, threadIdx.x, blockDim.x))
                                      : static_cast<S>(reduce_block(mine.partial[threadIdx.x], Plus{}));
   }
-  const std::int64_t elements = sizes.rows * sizes.classes;
-  const bool narrow = elements < (std::int64_t{1} << 31);
+  const bool each = sizes.reduce == Reduce::none && mine.grad_loss != nullptr;
+  const S common = (mine.grad_loss == nullptr || each ? S(1) : mine.grad_loss[0]) / divide;
+  using Column = std::conditional_t<sizeof(Index) == 4, int, std::int64_t>;
+  using Target = RowTarget<Column, S>;
+  const auto classes = static_cast<Column>(sizes.classes);
   const auto target_of = [&](std::int64_t row) {
     const std::int64_t label = mine.labels[row];
-    const S of_loss = mine.grad_loss == nullptr ? S(1) : mine.grad_loss[sizes.reduce == Reduce::none ? row : 0];
-    return RowTarget<S>{label, of_loss / divide, label == sizes.ignore_index, label < 0 || label >= sizes.classes};
+    if (label == sizes.ignore_index) return Target{-2, 0};
+    if (label < 0 || label >= sizes.classes) return Target{-1, quiet_nan<S>()};
+    return Target{static_cast<Column>(label), each ? mine.grad_loss[row] : common};
   };
-  const auto write = [&]<int W>(std::int64_t first, std::integral_constant<int, W>) {
-    auto values = mine.gradient.template input<W>(first);
-    const std::int64_t row =
-        narrow ? mine.by_classes.quotient(static_cast<std::uint32_t>(first)) : first / sizes.classes;
-    const std::int64_t column = first - row * sizes.classes;
-    const RowTarget<S> target = target_of(row);
-    RowTarget<S> next = target;
-    if (W > 1 && column + W > sizes.classes) next = target_of(row + 1);
+  const auto write = [&]<int W>(Index first, std::integral_constant<int, W>) {
+    auto values = mine.gradient.template input<W>(static_cast<std::int64_t>(first));
+    const Index row = sizeof(Index) == 4 ? static_cast<Index>(mine.by_classes.quotient(static_cast<unsigned>(first)))
+                                         : first / static_cast<Index>(classes);
+    const auto column = static_cast<Column>(first - row * static_cast<Index>(classes));
+    const Target target = target_of(static_cast<std::int64_t>(row));
+    Target next = target;
+    if (W > 1 && column + W > classes) next = target_of(static_cast<std::int64_t>(row) + 1);
 #pragma unroll
     for (int lane = 0; lane < W; ++lane) {
-      const bool past = W > 1 && column + lane >= sizes.classes;
-      const RowTarget<S>& of = past ? next : target;
-      const std::int64_t at = past ? column + lane - sizes.classes : column + lane;
-      const S result = mine.gradient(of.scale, values.value[lane], at == of.label);
-      values.value[lane] = of.ignored ? S(0) : of.bad ? quiet_nan<S>() : result;
+      const bool past = W > 1 && column + lane >= classes;
+      const Target& of = past ? next : target;
+      const S result = mine.gradient(of.scale, values.value[lane], column + lane - (past ? classes : 0) == of.label);
+      values.value[lane] = of.label == -2 ? S(0) : of.label == -1 ? of.scale : result;
     }
     store<W>(mine.grad_in + first, values);
   };
-  for (std::int64_t i = global_thread() * V; i < elements; i += global_threads() * V) {
+  const auto elements = static_cast<Index>(sizes.rows * sizes.classes);
+  const auto step = static_cast<Index>(global_threads() * V);
+  for (Index i = static_cast<Index>(global_thread() * V); i < elements; i += step) {
     if (i + V <= elements)
       write(i, std::integral_constant<int, V>{});
     else
-      for (std::int64_t rest = i; rest < elements; ++rest) write(rest, std::integral_constant<int, 1>{});
+      for (Index rest = i; rest < elements; ++rest) write(rest, std::integral_constant<int, 1>{});
   }
 }
 
 template <class T, class Gradient>
 void label_gradient(Context& context, T* grad_in, const Scalar<T>* grad_loss, const std::int64_t* labels,
                     const CrossEntropy& sizes, bool packable, const Gradient& gradient) {
-  constexpr int V = pack_of_registers<T>;
+  constexpr int V = pack_size<T>;
   packable = packable && aligned<V>(grad_in) && sizes.classes >= V;
-  const std::int64_t packs = ceil_div(sizes.rows * sizes.classes, packable ? V : 1);
-  if (packs == 0) return;
+  const std::int64_t elements = sizes.rows * sizes.classes;
+  if (elements == 0) return;
   const bool count_first = sizes.reduce == Reduce::mean && sizes.rows > 4096;
   const Scratch partial(context, count_first ? count_blocks * sizeof(std::int64_t) : 0);
   if (count_first)
     launch(context, Grid(count_blocks, count_blocks), count_kernel, labels, sizes, partial.as<std::int64_t>());
-  const Grid grid(blocks_for(packs, count_blocks), count_blocks);
+  const Grid grid(blocks_for(ceil_div(elements, packable ? V : 1), count_blocks), count_blocks);
   const GradientArguments<T, Gradient> arguments{
       grad_in, grad_loss, labels, sizes, gradient, partial.as<std::int64_t>(), Divisor<std::uint32_t>(sizes.classes)};
-  if (packable)
-    launch_shared(context, grid, arguments, [](auto shared) { return label_gradient_kernel<V, T, Gradient, shared>; });
+  const auto run = [&]<int W, class Index>(std::integral_constant<int, W>, Index) {
+    launch_shared(context, grid, arguments,
+                  [](auto shared) { return label_gradient_kernel<W, Index, T, Gradient, shared>; });
+  };
+  constexpr std::int64_t narrow = std::int64_t{1} << 30;  // and a step behind it fits 32 bits
+  constexpr std::integral_constant<int, V> packs;
+  constexpr std::integral_constant<int, 1> single;
+  if (elements < narrow)
+    packable ? run(packs, std::uint32_t{}) : run(single, std::uint32_t{});
   else
-    launch_shared(context, grid, arguments, [](auto shared) { return label_gradient_kernel<1, T, Gradient, shared>; });
+    packable ? run(packs, std::uint64_t{}) : run(single, std::uint64_t{});
 }
 
 }  // namespace
@@ -118,7 +130,7 @@ void label_gradient(Context& context, T* grad_in, const Scalar<T>* grad_loss, co
 template <class T>
 void cross_entropy_backward(Context& context, T* grad_logits, const Scalar<T>* grad_loss,
                             const Scalar<T>* probabilities, const std::int64_t* labels, const CrossEntropy& sizes) {
-  label_gradient(context, grad_logits, grad_loss, labels, sizes, aligned<pack_of_registers<T>>(probabilities),
+  label_gradient(context, grad_logits, grad_loss, labels, sizes, aligned<pack_size<T>>(probabilities),
                  gradient_of(probabilities, sizes));
 }
 

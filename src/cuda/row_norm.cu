@@ -119,17 +119,17 @@ __global__ void __launch_bounds__(block_threads<Threads>)
 // ---- rows in the registers of a cluster ----
 
 template <int Packs, int V, class T>
-__global__ void __launch_bounds__(cluster_threads, Packs* V > 16 ? 1 : 2)
+__global__ void __launch_bounds__(part_threads)
     normalize_parts_kernel(const __grid_constant__ Rows rows, const __grid_constant__ Forward<T> pass,
                            std::int64_t part, unsigned parts) {
-  constexpr int Threads = cluster_threads;
+  constexpr int Threads = part_threads;
   using S = Scalar<T>;
   begin_kernel();
   ClusterReduction<S> reduce;
   const S length = static_cast<S>(rows.length);
   each_part(rows, part, parts, [&](const RowPart& at) {
     const T* const in = pass.x + at.row * rows.length;
-    auto held = held_row<Threads, Packs, V>(in + at.first, at.count);
+    const auto held = held_row<Threads, Packs, V>(in + at.first, at.count);
     S center = 0, squares = 0;
     if (pass.centred) {
       each_pack<Threads, Packs, V>(at.count, [&](int k, int) {
@@ -159,14 +159,13 @@ __global__ void __launch_bounds__(cluster_threads, Packs* V > 16 ? 1 : 2)
   reduce.finish();
 }
 
-/// Whether a cluster's registers hold a row; if so, it is done.
+/// Whether the registers of a block or a cluster hold a row; if so, it is done.
 template <int V, class T>
 bool normalize_parts(Context& context, const Rows& rows, const Forward<T>& pass) {
-  const ClusterCut cut(rows.count, rows.length, V);
+  constexpr int elements = part_elements<Scalar<T>>;
+  const PartCut cut(rows.count, rows.length, V, elements);
   if (cut.parts == 0) return false;
-  launch(context, cluster_grid(rows, cut),
-         cut.wide ? normalize_parts_kernel<32 / V, V, T> : normalize_parts_kernel<16 / V, V, T>, rows, pass, cut.part,
-         cut.parts);
+  launch(context, part_grid(rows, cut), normalize_parts_kernel<elements / V, V, T>, rows, pass, cut.part, cut.parts);
   return true;
 }
 

@@ -1,7 +1,5 @@
-// The gradients of rows with their own statistics. A row in registers is read once, and the threads that hold it sum
-// the gradients of weight and bias; for longer rows further blocks in the same launch do.
-
-#include <cooperative_groups.h>
+// The gradients of rows with their own statistics. A row in registers is read once. The gradients of weight and bias
+// are summed by further blocks in the same launch or, for many rows, by the threads that hold the rows.
 
 #include "cuda/row_norm.cuh"
 #include "cuda/row_norm_gradients.cuh"
@@ -126,67 +124,32 @@ __global__ void __launch_bounds__(block_threads<Threads>)
     sum_tile(rows, pass, slices, blockIdx.x - row_blocks, partial);
 }
 
-// ---- rows that share weight and bias ----
+// ---- many rows that share weight and bias ----
 
+/// A group of more threads than a warp is a block.
 template <int Threads>
-inline constexpr int together_threads = Threads > 256 ? Threads : 256;
-template <>
-inline constexpr int together_threads<128> = 128;  // a group above a warp is a block
+inline constexpr int together_threads = Threads > 32 ? Threads : 256;
 
-/// The sums of a cluster's rows, from each group's in shared [groups, padded].
-template <int Threads, int Packs, int V, class T>
-__device__ void sum_cluster(const Rows& rows, const Backward<T>& pass, Both<Scalar<T>>* shared, Sums* partial) {
-  using Pair = Both<Scalar<T>>;
-  constexpr int padded = Threads * Packs * V, groups = together_threads<Threads> / Threads;
-  const int length = static_cast<int>(rows.length), threads = static_cast<int>(blockDim.x);
-  const auto each_column = [&](int block, int blocks, auto work) {
-    for (int column = block * threads + static_cast<int>(threadIdx.x); column < length; column += blocks * threads)
-      work(column);
-  };
-  const auto finish = [&](std::int64_t cluster, int column, const Sums& sums) {
-    if (partial != nullptr)
-      partial[cluster * length + column] = sums;
-    else
-      ParameterSums<T>{pass.grad_weight, pass.grad_bias}.store(column, sums);
-  };
-  __syncthreads();
-  if constexpr (groups > 1)
-    each_column(0, 1, [&](int column) {
-      Pair sum = shared[column];
+/// The sums of blocks as those of their columns.
+template <class S>
+struct BlockSums {
+  const Both<S>* in;
+  template <int V>
+  __device__ Pack<Sums, V> get(std::int64_t offset) const {
+    Pack<Sums, V> sums;
 #pragma unroll
-      for (int group = 1; group < groups; ++group) sum = sum + shared[group * padded + column];
-      shared[column] = sum;
-    });
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  auto cluster = cooperative_groups::this_cluster();
-  cluster.sync();
-  const int blocks = static_cast<int>(cluster.num_blocks());
-  each_column(static_cast<int>(cluster.block_rank()), blocks, [&](int column) {
-    Sums sums{0, 0};
-#pragma unroll 8
-    for (int block = 0; block < blocks; ++block) {
-      const Pair of_block = *cluster.map_shared_rank(shared + column, block);
-      sums = PlusSums{}(sums, {of_block.gradient, of_block.product});
-    }
-    finish(blockIdx.x / cluster.num_blocks(), column, sums);
-  });
-  cluster.sync();  // nobody leaves while its sums are being read
-#else
-  __syncthreads();
-  each_column(0, 1, [&](int column) { finish(blockIdx.x, column, {shared[column].gradient, shared[column].product}); });
-#endif
-}
+    for (int lane = 0; lane < V; ++lane) sums.value[lane] = {in[offset + lane].gradient, in[offset + lane].product};
+    return sums;
+  }
+};
 
-/// Groups of threads walk over rows and sum what they hold of each column; a cluster of blocks adds the sums, for
-/// `partial` [clusters, length] or, if that is null, for the only cluster. The next row is loaded before this one is
-/// processed.
+/// Groups of threads walk over rows and sum what they hold of each column, in `partial` [blocks, length]. The next row
+/// is loaded before this one is processed.
 template <int Threads, int Packs, int V, class T>
 __global__ void __launch_bounds__(together_threads<Threads>, 512 / together_threads<Threads>)
     differentiate_together_kernel(const __grid_constant__ Rows rows, const __grid_constant__ Backward<T> pass,
-                                  Sums* partial) {
-  extern __shared__ __align__(16) unsigned char storage[];
+                                  Both<Scalar<T>>* partial) {
   using Pair = Both<Scalar<T>>;
-  Pair* const shared = reinterpret_cast<Pair*>(storage);
   constexpr int padded = Threads * Packs * V, groups = together_threads<Threads> / Threads;
   begin_kernel();
   const int length = static_cast<int>(rows.length), group = static_cast<int>(threadIdx.x) / Threads;
@@ -206,41 +169,53 @@ __global__ void __launch_bounds__(together_threads<Threads>, 512 / together_thre
       }
     });
   }
-  each_pack<Threads, Packs, V>(length, [&](int k, int i) {
+  Pair* const of_block = partial + blockIdx.x * rows.length;
+  if constexpr (groups == 1) {
+    each_pack<Threads, Packs, V>(length, [&](int k, int i) {
 #pragma unroll
-    for (int lane = 0; lane < V; ++lane) shared[group * padded + i + lane] = sums[k][lane];
-  });
-  sum_cluster<Threads, Packs, V>(rows, pass, shared, partial);
+      for (int lane = 0; lane < V; ++lane) of_block[i + lane] = sums[k][lane];
+    });
+  } else {
+    __shared__ alignas(16) unsigned char storage[groups * padded * sizeof(Pair)];
+    Pair* const shared = reinterpret_cast<Pair*>(storage);
+    each_pack<Threads, Packs, V>(length, [&](int k, int i) {
+#pragma unroll
+      for (int lane = 0; lane < V; ++lane) shared[group * padded + i + lane] = sums[k][lane];
+    });
+    __syncthreads();
+    for (int column = static_cast<int>(threadIdx.x); column < length; column += static_cast<int>(blockDim.x)) {
+      Pair sum = shared[column];
+#pragma unroll
+      for (int other = 1; other < groups; ++other) sum = sum + shared[other * padded + column];
+      of_block[column] = sum;
+    }
+  }
 }
 
 template <int Threads, int Packs, int V, class T>
 void differentiate_together(Context& context, const Rows& rows, const Backward<T>& pass) {
-  constexpr std::int64_t multiprocessors = 132;  // of a large card; the bits are the same on every one with clusters
+  constexpr std::int64_t multiprocessors = 132;  // of a large card; the bits are the same on every one
   constexpr std::int64_t threads = together_threads<Threads>, groups = threads / Threads;
-  const unsigned cluster = card().overlap ? 8 : 1;
-  // One cluster needs no second kernel, which costs about as much as four rows.
-  const std::int64_t wanted = rows.count <= 4 * cluster * groups ? cluster : ceil_div(rows.count, groups);
-  const std::int64_t clusters = ceil_div(std::min(wanted, multiprocessors * (512 / threads)), cluster);
-  Grid grid(static_cast<unsigned>(clusters * cluster), static_cast<unsigned>(threads),
-            static_cast<std::size_t>(threads * Packs * V) * sizeof(Both<Scalar<T>>));
-  grid.cluster = cluster;
-  Scratch partial(context, clusters > 1 ? static_cast<std::size_t>(clusters * rows.length) * sizeof(Sums) : 0);
-  Sums* const sums = clusters > 1 ? partial.as<Sums>() : nullptr;
-  launch(context, grid, differentiate_together_kernel<Threads, Packs, V, T>, rows, pass, sums);
-  if (clusters == 1) return;
+  const std::int64_t blocks =
+      std::min<std::int64_t>(ceil_div(rows.count, 4 * groups), multiprocessors * (512 / threads));
+  Scratch partial(context, static_cast<std::size_t>(blocks * rows.length) * sizeof(Both<Scalar<T>>));
+  Both<Scalar<T>>* const sums = partial.as<Both<Scalar<T>>>();
+  launch(context, Grid(static_cast<unsigned>(blocks), static_cast<unsigned>(threads)),
+         differentiate_together_kernel<Threads, Packs, V, T>, rows, pass, sums);
   // Narrow tiles: the columns are few.
   constexpr unsigned x = 8;
   using Columns = ParameterSums<T>;
   launch(context, Grid(static_cast<unsigned>(ceil_div(rows.length, x)), dim3(x, column_threads / x)),
-         reduce_columns_kernel<Columns, Elements<Sums>>, Axis{1, clusters, rows.length}, Slices{1, clusters},
-         Columns{pass.grad_weight, pass.grad_bias}, Elements<Sums>{sums}, nullptr);
+         reduce_columns_kernel<Columns, BlockSums<Scalar<T>>>, Axis{1, blocks, rows.length}, Slices{1, blocks},
+         Columns{pass.grad_weight, pass.grad_bias}, BlockSums<Scalar<T>>{sums}, nullptr);
 }
 
-/// All gradients in one pass, if all rows share the parameters and threads hold a row; false if not.
+/// All gradients in one pass, if that pays; false if not.
 template <int V, class T>
 bool differentiate_together(Context& context, const Rows& rows, const Backward<T>& pass) {
+  constexpr std::int64_t least_rows = 1024;
   const bool parameters = pass.grad_weight != nullptr || pass.grad_bias != nullptr;
-  if (rows.groups > 1 || pass.grad_x == nullptr || !parameters) return false;
+  if (rows.count < least_rows || rows.groups > 1 || pass.grad_x == nullptr || !parameters) return false;
   const std::int64_t packs = rows.length / V;
   const auto fits = [&]<int Threads, int Packs>(HeldRow<Threads, Packs, V>) {
     if (packs > Threads * Packs) return false;

@@ -7,30 +7,33 @@
 
 namespace tern::cuda::row_normalization {
 
-constexpr int cluster_threads = 512;
+constexpr int part_threads = 1024;  // of a block, one per multiprocessor: 64 registers for each
 
-/// How rows are cut: `parts` blocks, a cluster, hold `part` elements each; of none if there is no such cut.
-struct ClusterCut {
+/// Elements that a thread holds.
+template <class S>
+inline constexpr int part_elements = 96 / static_cast<int>(sizeof(S));
+
+/// How rows are cut: `parts` blocks, a cluster, hold `part` elements each; 0 if there is no such cut.
+struct PartCut {
   unsigned parts = 0;
   std::int64_t part = 0;
-  bool wide = false;  ///< threads hold 32 elements, not 16
 
-  ClusterCut(std::int64_t rows, std::int64_t length, int pack) {
-    constexpr std::int64_t narrow_part = 16 * cluster_threads, least_part = 2048,
-                           blocks = 264;  // two per multiprocessor
-    constexpr unsigned most = 8;          // blocks of a cluster on every card that has them
+  PartCut(std::int64_t rows, std::int64_t length, int pack, int elements) {
+    constexpr std::int64_t least_part = 4096, blocks = 132;
+    constexpr unsigned most = 8;  // blocks of a cluster on every card that has them
     if (!card().overlap) return;
+    const std::int64_t most_part = std::int64_t{elements} * part_threads;
     unsigned count = 1;
     while (count < most &&
-           (length > count * narrow_part || (rows * count < blocks && length >= 2 * count * least_part)))
+           (length > count * most_part || (2 * rows * count <= blocks && length >= 2 * count * least_part)))
       count *= 2;
     part = ceil_div(ceil_div(length, count), pack) * pack;
-    wide = part > narrow_part;
-    if (part <= 2 * narrow_part) parts = count;
+    if (part <= most_part) parts = count;
   }
 };
 
-/// Reductions over all threads of a cluster: each of them gets the same bits.
+/// Reductions over all threads of a cluster, of a power of two of blocks, by what commutes: each of them gets the same
+/// bits.
 template <class State>
 class ClusterReduction {
  public:
@@ -42,19 +45,24 @@ class ClusterReduction {
     __shared__ State of_block[2];
     turn_ ^= 1;
     auto cluster = cooperative_groups::this_cluster();
-    if (cluster.num_blocks() == 1) return state;
+    const unsigned blocks = cluster.num_blocks(), lane = threadIdx.x % 32;
+    if (blocks == 1) return state;
     if (threadIdx.x == 0) of_block[turn_] = state;
     cluster.sync();
-    state = *cluster.map_shared_rank(of_block + turn_, 0);
-    for (unsigned other = 1; other < cluster.num_blocks(); ++other)
-      state = combine(state, *cluster.map_shared_rank(of_block + turn_, other));
+    state = *cluster.map_shared_rank(of_block + turn_, lane % blocks);
+    for (unsigned distance = blocks / 2; distance > 0; distance /= 2) {
+      const State other =
+          shuffled(state, [&](unsigned word) { return __shfl_xor_sync(0xffffffffu, word, distance, 32); });
+      state = combine(state, other);
+    }
 #endif
     return state;
   }
   /// Nobody leaves while its state may be read.
   __device__ void finish() const {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    cooperative_groups::this_cluster().sync();
+    const auto cluster = cooperative_groups::this_cluster();
+    if (cluster.num_blocks() > 1) cluster.sync();
 #endif
   }
 
@@ -78,8 +86,8 @@ __device__ __forceinline__ void each_part(const Rows& rows, std::int64_t part, u
     work(RowPart{row, first, count});
 }
 
-inline Grid cluster_grid(const Rows& rows, const ClusterCut& cut) {
-  Grid grid(static_cast<unsigned>(std::min<std::int64_t>(rows.count, 1 << 27)) * cut.parts, cluster_threads);
+inline Grid part_grid(const Rows& rows, const PartCut& cut) {
+  Grid grid(static_cast<unsigned>(std::min<std::int64_t>(rows.count, 1 << 27)) * cut.parts, part_threads);
   grid.cluster = cut.parts;
   return grid;
 }

@@ -54,20 +54,23 @@ struct Rows {
 template <int V, bool gradients, class Function>
 bool with_held(std::int64_t rows, std::int64_t packs, Function function) {
   const bool many = rows >= many_rows;
+  constexpr bool alone = gradients || V == 1;  // a warp's registers hold no more than 256 packs
   if (packs <= 64)
     function(HeldRow<32, 2, V>{});
   else if (packs <= 256 && many)
     function(HeldRow<32, 8, V>{});
-  else if (V > 1 && !gradients && packs <= 384 && many)
-    function(HeldRow < 32, gradients || V == 1 ? 8 : 12, V > {});
-  else if (V > 1 && !gradients && packs <= 512 && many)
-    function(HeldRow < 32, gradients || V == 1 ? 8 : 16, V > {});
+  else if (!alone && packs <= 320 && many)
+    function(HeldRow < 32, alone ? 8 : 10, V > {});
+  else if (!alone && packs <= 512 && many)
+    function(HeldRow < 32, alone ? 8 : 16, V > {});
   else if (packs <= 256)
     function(HeldRow<128, 2, V>{});
   else if (packs <= 512)
     function(HeldRow<256, 2, V>{});
   else if (packs <= 1024 && many)
     function(HeldRow<128, 8, V>{});
+  else if (V == 1 && !gradients && packs <= 2048 && many)
+    function(HeldRow < 128, V == 1 && !gradients ? 16 : 8, V > {});
   else if (packs <= 1024)
     function(HeldRow < gradients ? 256 : 512, gradients ? 4 : 2, V > {});
   else if (packs <= 2048)

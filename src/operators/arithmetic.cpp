@@ -289,31 +289,6 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   return out;
 }
 
-Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b) {
-  if (traces()) return traced("addcmul", x, a, b);
-  check_dtypes("addcmul", x, a);
-  check_dtypes("addcmul", x, b);
-  check_floating("addcmul", "the first input", x);
-  const Shape shape = broadcast("addcmul", broadcast("addcmul", x.shape(), a.shape()), b.shape());
-  const Layout layout = common_layout(shape, {&x, &a, &b});
-  Tensor out = empty_in(layout, shape, x.dtype());
-  const kernels::Broadcast sizes = make_broadcast(shape, {&x, &a, &b}, layout);
-  const auto slot = SLOT(add_product);
-  visit("addcmul", x.dtype(), slot, [&]<class T>() {
-    const Call<T> call;
-    slot(call.table())(call.context(), call.out(out), call.in(x), call.in(a), call.in(b), sizes);
-  });
-  if (recording(x, a, b))
-    record("addcmul", out, {x, a, b},
-           [a = saved_if(needs(b), a), b = saved_if(needs(a), b), x_shape = x.shape(), a_shape = a.shape(),
-            b_shape = b.shape(), x_needs = needs(x)](const Tensor& grad) {
-             return Gradients{x_needs ? sum_to(grad, x_shape) : Tensor{},
-                              b.defined() ? sum_to(mul(grad, b.get()), a_shape) : Tensor{},
-                              a.defined() ? sum_to(mul(grad, a.get()), b_shape) : Tensor{}};
-           });
-  return out;
-}
-
 #undef SLOT
 
 }  // namespace tern::operators

@@ -43,7 +43,6 @@ void append_arithmetic(OpList& ops) {
   append<"prelu">(ops, prelu);
   append<"pow">(ops, static_cast<Binary>(pow), {}, Mixed::widens);
   append<"add_all">(ops, add_all);
-  append<"addcmul">(ops, addcmul);
   append<"add_number">(ops, static_cast<WithNumber>(add), {"b"});
   append<"sub_number">(ops, static_cast<WithNumber>(sub), {"b"});
   append<"mul_number">(ops, static_cast<WithNumber>(mul), {"b"});

@@ -19,15 +19,6 @@ void binary(Context&, Out* out, const T* a, const T* b, const Broadcast& shape) 
 }
 
 template <class T>
-void add_product(Context&, T* out, const T* a, const T* b, const T* c, const Broadcast& shape) {
-  for_each_index(shape.rank, shape.size, shape.count, [&](std::int64_t i, const Index& index) {
-    const T x = a[offset(shape.rank, index, shape.stride[0])], y = b[offset(shape.rank, index, shape.stride[1])];
-    const T z = c[offset(shape.rank, index, shape.stride[2])];
-    out[i] = store<T>(load(x) + load(y) * load(z));
-  });
-}
-
-template <class T>
 void pow(Context&, T* out, const T* in, std::int64_t n, Scalar<T> exponent) {
   map(
       out, n, [=](Scalar<T> x) { return std::pow(x, exponent); }, in);
@@ -108,7 +99,6 @@ kernels::Arithmetic<T> arithmetic() {
           .greater = binary<[](S x, S y) { return y < x; }, T, bool>,
           .greater_equal = binary<[](S x, S y) { return y <= x; }, T, bool>,
           .where = where<T>,
-          .add_product = add_product<T>,
           .neg = unary<[](S x) { return -x; }, T>,
           .exp = unary<[](S x) { return std::exp(x); }, T>,
           .log = unary<[](S x) { return std::log(x); }, T>,

@@ -45,9 +45,6 @@ struct AddAll { template <class D, class V, class... More> HWY_INLINE V operator
   ((sum = hn::Add(sum, more)), ...);
   return sum; } };
 
-struct AddProduct { template <class D, class V> HWY_INLINE V operator()(D, V a, V b, V c) const {
-  return hn::Add(a, hn::Mul(b, c)); } };
-
 struct Neg { template <class D, class V> HWY_INLINE V operator()(D, V x) const { return hn::Neg(x); } };
 struct Exp { template <class D, class V> HWY_INLINE V operator()(D d, V x) const {
   return HWY_NAMESPACE::exp(d, x); } };
@@ -185,16 +182,6 @@ void each_two(Context& context, T* out, const T* a, const T* b, const Broadcast&
 // ---- the slots -----------------------------------------------------------------------------------------------------
 
 template <class T>
-void products_added(T* out, const T* a, const T* b, const T* c, std::int64_t n) {
-  map(AddProduct{}, out, n, a, b, c);
-}
-
-template <class T>
-void add_product(Context& context, T* out, const T* a, const T* b, const T* c, const Broadcast& shape) {
-  broadcast(context, streamed, shape, Loop<T, T, T, T>{products_added<T>, out}, a, b, c);
-}
-
-template <class T>
 void pow(Context& context, T* out, const T* in, std::int64_t n, T exponent) {
   if (exponent == T(2)) return map_parallel(context, streamed, Square{}, out, n, in);
   if (exponent == T(3)) return map_parallel(context, streamed, Cube{}, out, n, in);
@@ -259,7 +246,6 @@ kernels::Arithmetic<T> table() {
           .greater = kernels::seldom<comparison<Greater, T>>(),
           .greater_equal = kernels::seldom<comparison<GreaterEqual, T>>(),
           .where = kernels::seldom<where<T>>(),
-          .add_product = kernels::seldom<add_product<T>>(),
           .neg = kernels::seldom<unary<streamed, Neg, T>>(),
           .exp = kernels::seldom<unary<exponential, Exp, T>>(),
           .log = kernels::seldom<unary<logarithm, Log, T>>(),

@@ -161,9 +161,6 @@ const std::vector<std::pair<const char*, Slots>>& all_operators() {
         [](None none) {
           op::add_all({x, none});
         }}},
-      {"addcmul",
-       {[](None none) { op::addcmul(none, x, x); }, [](None none) { op::addcmul(x, none, x); },
-        [](None none) { op::addcmul(x, x, none); }}},
       {"where",
        {[](None none) { op::where(none, x, x); }, [](None none) { op::where(op::equal(x, x), none, x); },
         [](None none) { op::where(op::equal(x, x), x, none); }}},

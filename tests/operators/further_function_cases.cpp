@@ -64,39 +64,6 @@ Operator lerp(const char* name, bool by_tensor) {
   return op;
 }
 
-Operator addcmul() {
-  Operator op{.name = "addcmul"};
-  struct Shapes {
-    Shape x, a, b;
-    bool large = false;
-  };
-  for (const Shapes& shapes : {Shapes{{}, {}, {}}, Shapes{{17}, {17}, {17}}, Shapes{{7, 11}, {7, 11}, {11}},
-                               Shapes{{7, 12}, {7, 12}, {12}}, Shapes{{5}, {3, 1}, {1, 5}}, Shapes{{2, 3, 5}, {}, {5}},
-                               Shapes{{3, 0}, {3, 1}, {}}, Shapes{{317, 331}, {317, 331}, {331}, true}})
-    op.samples.push_back(
-        {.name = message(shapes.x, ' ', shapes.a, ' ', shapes.b),
-         .arguments = {uniform(shapes.x), uniform(shapes.a), uniform(shapes.b)},
-         .call = [](const std::vector<Tensor>& in) { return std::vector{op::addcmul(in[0], in[1], in[2])}; },
-         .reference =
-             [](const std::vector<Array>& in) {
-               Array out(broadcast("reference", broadcast("reference", in[0].shape, in[1].shape), in[2].shape));
-               for_each_position(out.shape, [&](const Shape& at) {
-                 out.at(at) = broadcast_at(in[0], at) + broadcast_at(in[1], at) * broadcast_at(in[2], at);
-               });
-               return std::vector{out};
-             },
-         .gradient_terms = 64,
-         .magnitude = 2,
-         .large = shapes.large});
-  op.refuses("two dtypes", Kind::dtype, {"float64"},
-             [] { op::addcmul(ones({2}), ones({2}), ones({2}, DType::float64)); });
-  op.refuses("shapes that do not broadcast", Kind::shape, {"[2]", "[3]"},
-             [] { op::addcmul(ones({2}), ones({2}), ones({3})); });
-  op.refuses("integers", Kind::dtype, {"int32"},
-             [] { op::addcmul(ones({2}, DType::int32), ones({2}, DType::int32), ones({2}, DType::int32)); });
-  return op;
-}
-
 Operator nan_to_num() {
   Operator op = elementwise(
       "nan_to_num", [](const Tensor& x) { return op::nan_to_num(x, 0.5, 7, -7); },
@@ -194,7 +161,6 @@ std::vector<Operator> further_function_cases() {
                             {.low = 1.1, .high = 4, .far = 0, .ulps = 8}));
   all.push_back(elementwise(
       "atanh", op::atanh, [](double x) { return std::atanh(x); }, inside));
-  all.push_back(addcmul());
   all.push_back(lerp("lerp", false));
   all.push_back(lerp("lerp/tensor", true));
   all.push_back(nan_to_num());

@@ -13,9 +13,6 @@ namespace tern::operators {
 Tensor add(const Tensor& a, const Tensor& b);  ///< a + b, broadcast.
 /// The sum of tensors of one shape, from left to right, in fewer passes than single additions.
 Tensor add_all(const std::vector<Tensor>& tensors);
-
-/// x + a * b, all broadcast, in one pass: a residual whose branch has a scale for each channel, say.
-Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b);
 Tensor sub(const Tensor& a, const Tensor& b);  ///< a - b, broadcast.
 Tensor mul(const Tensor& a, const Tensor& b);  ///< a * b, broadcast.
 /// For integers, the quotient rounded toward 0, as in C++. An integer divisor of 0 is a NumericError (on cuda: at the

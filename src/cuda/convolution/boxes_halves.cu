@@ -122,8 +122,24 @@ struct OnBoxes {
   }
 };
 
+/// Whether it should be faster than an engine. In cycles: what an engine takes at least and its operations in one, with
+/// VGG16's first layers on an H200. Engines read their factors from shared memory, and so reach twice our rate.
+bool prefers(const Problem& requested) {
+  struct Rule;
+  return remembered<Rule>(requested, [&] {
+    const Work work = work_of(requested, task_of(requested).packed);
+    constexpr double begin = 3500, least = 13000, rate = 280000;
+    const double operations = static_cast<double>(work.positions) * static_cast<double>(work.O * work.taps * work.C);
+    const double engine = std::max(least, begin + operations / rate);
+    return begin + cycles(work, plan_after(requested, work, -1)) <= 1.15 * engine;
+  });
+}
+
 }  // namespace
 
-const Algorithm boxes_halves = Around<task_of, OnBoxes>::algorithm("implicit", fits);
+const Algorithm boxes_halves_first = Around<task_of, OnBoxes>::algorithm(
+    "implicit", [](const Problem& requested) { return fits(requested) && prefers(requested); });
+const Algorithm boxes_halves_last = Around<task_of, OnBoxes>::algorithm(
+    "implicit", [](const Problem& requested) { return fits(requested) && !prefers(requested); });
 
 }  // namespace tern::cuda::convolution

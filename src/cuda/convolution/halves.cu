@@ -120,8 +120,8 @@ const Algorithm converted_forward{.name = "general",
                                                library_forward.plan_after(problem, -1) < 0;
                                       },
                                   .run = run_converted};
-constexpr std::array forward{&boxes_halves,    &fused_epilogue_forward, &product_forward,
-                             &library_forward, &implicit_halves,        &converted_forward};
+constexpr std::array forward{&boxes_halves_first, &fused_epilogue_forward, &product_forward,  &library_forward,
+                             &boxes_halves_last,  &implicit_halves,        &converted_forward};
 constexpr std::array depthwise_only{&depthwise_halves};
 
 /// With `added`, y becomes after(y + added) where the algorithm can do that. Whether it did.
@@ -140,8 +140,9 @@ bool convolve(Context& context, T* y, const T* x, const T* weight, const T* bias
     return false;
   }
   cuda::Prepared<Problem, Arrays> work(context, "conv2d", forward, problem, arrays);
-  const bool adds = work.algorithm() == &implicit_halves || (work.algorithm() == &boxes_halves && clips(after) &&
-                                                             reinterpret_cast<std::uintptr_t>(added) % 16 == 0);
+  const bool boxes = work.algorithm() == &boxes_halves_first || work.algorithm() == &boxes_halves_last;
+  const bool adds = work.algorithm() == &implicit_halves ||
+                    (boxes && clips(after) && reinterpret_cast<std::uintptr_t>(added) % 16 == 0);
   if (adds) work.arrays().added = added, work.arrays().after = after;
   work.run(context);
   return adds;

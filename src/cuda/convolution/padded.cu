@@ -212,16 +212,20 @@ List list_of(const Problem& p) {
 struct Inner {
   const Algorithm* algorithm;
   Problem problem;
-  int plan;  ///< of the algorithm; -1: it does not fit
+  int plan;           ///< of the algorithm; -1: it does not fit
+  bool takes_weight;  ///< the caller's, which needs no zeros
   Inner(const Problem& p, int plan_of_all) : algorithm(list_of(p)[static_cast<std::size_t>(plan_of_all)]) {
     const std::string_view name = algorithm->name;
     problem = with_lanes(p, name != "implicit" && name != "product");
-    // Those that flip the weight do that as they pack it.
-    const bool as_it_lies = p.pass == Pass::forward || algorithm == &library_grad_x ||
-                            algorithm == &fold_grad_x_first || algorithm == &fold_grad_x_last;
+    // Those that flip the weight do that as they pack it; our own forward product gains only where it is large.
+    constexpr std::int64_t large = 8'000'000;
+    const bool in_order = p.pass == Pass::forward ? name != "implicit" || p.weights() >= large
+                                                  : algorithm == &library_grad_x || algorithm == &fold_grad_x_first ||
+                                                        algorithm == &fold_grad_x_last;
     problem.by_groups = name == "product" && p.groups > 1;
     problem.packed_weight =
-        as_it_lies && orders_weight(problem) && same_image(problem, packed(problem, Element::float32));
+        in_order && orders_weight(problem) && same_image(problem, packed(problem, Element::float32));
+    takes_weight = !problem.packed_weight && problem.weights() == p.weights() && p.inputs.weight % 16 == 0;
     plan = algorithm->fits(problem) ? algorithm->plan_after(problem, -1) : -1;
   }
 };
@@ -240,7 +244,8 @@ struct Workspace {
   Workspace(const Inner& inner, void* block) {
     Parts parts(block);
     const auto take = [&](std::int64_t count) { return parts.take(static_cast<std::size_t>(count) * sizeof(float)); };
-    arrays.x = take(inner.problem.images()), arrays.weight = take(inner.problem.weights());
+    arrays.x = take(inner.problem.images());
+    arrays.weight = inner.takes_weight ? nullptr : take(inner.problem.weights());
     arrays.y = take(inner.problem.outputs());
     own = parts.take(inner.algorithm->bytes(inner.problem, inner.plan));
     bytes = parts.bytes();
@@ -252,7 +257,8 @@ std::size_t workspace(const Problem& p, int plan) { return Workspace(Inner(p, pl
 void run(Context& context, const Problem& p, const Arrays& arrays, int plan, void* block) {
   const Inner chosen(p, plan);
   const Problem& inner = chosen.problem;
-  const Workspace in(chosen, block);
+  Workspace in(chosen, block);
+  if (chosen.takes_weight) in.arrays.weight = arrays.weight;
   const auto channels = [&](std::int64_t real, std::int64_t padded, std::int64_t area, std::int64_t pitch) {
     const auto of_group = [&](std::int64_t count) { return static_cast<int>(count / p.groups); };
     return Channels{of_group(real),
@@ -274,7 +280,7 @@ void run(Context& context, const Problem& p, const Arrays& arrays, int plan, voi
   if (p.pass != Pass::forward) regroup<false>(context, floats(in.arrays.y), floats(arrays.y), of_y, p.N, Unchanged{});
   if (inner.packed_weight)
     order_weight(context, floats(in.arrays.weight), floats(arrays.weight), p, inner);
-  else if (!weight_pass)
+  else if (!weight_pass && !chosen.takes_weight)
     copy_weight(context, floats(in.arrays.weight), floats(arrays.weight), inner, p);
   {
     const CopiedWeights copied;
@@ -284,7 +290,8 @@ void run(Context& context, const Problem& p, const Arrays& arrays, int plan, voi
     regroup<true>(context, floats(arrays.y), floats(in.arrays.y), of_y, p.N,
                   Epilogue{floats(arrays.bias), p.activation});
   if (p.pass == Pass::grad_x) regroup<true>(context, floats(arrays.x), floats(in.arrays.x), of_x, p.N, Unchanged{});
-  if (weight_pass) copy_weight(context, floats(arrays.weight), floats(in.arrays.weight), p, inner);
+  if (weight_pass && !chosen.takes_weight)
+    copy_weight(context, floats(arrays.weight), floats(in.arrays.weight), p, inner);
 }
 
 bool fits(const Problem& p) {

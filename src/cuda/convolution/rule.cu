@@ -26,7 +26,7 @@ bool is_common(const Problem& engine) {
   if (engine.KH * engine.KW == 1) return engine.stride_h == 1 || engine.C / engine.groups >= multiple;
   // The 5x5 kernel is AlexNet's.
   const bool small = engine.KH <= 3 && engine.KW <= 3;
-  return (small || (engine.KH <= 5 && engine.KW <= 5 && engine.C == multiple)) &&
+  return (small || (engine.KH <= 5 && engine.KW <= 5 && std::min(engine.C, engine.O) == multiple)) &&
          engine.C / engine.groups % multiple == 0 && engine.O / engine.groups % multiple == 0;
 }
 

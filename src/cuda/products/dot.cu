@@ -29,7 +29,7 @@ using kernels::Matmul;
 // Above this many multiply-adds the library's larger tiles beat our fused kernels, on an H200.
 bool prefers_library(const Problem& p) {
   const bool strict = p.precision == Precision::strict;
-  return p.work() > (strict ? 2.2e8 : p.slot == Slot::linear ? 1e8 : 4e7);
+  return p.work() > (strict ? 2.2e8 : p.slot == Slot::linear ? 1e8 : 1.6e7);
 }
 bool fits_own(const Problem& p) { return p.in == Element::float32 && fits_tiles(p.m, p.n, p.k, p.batch); }
 
