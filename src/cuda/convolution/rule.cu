@@ -107,10 +107,10 @@ bool suits_planes(const Problem& p) {
 }
 
 bool suits_gathering(const Problem& p) {
-  constexpr std::int64_t few_columns = 64, few_rows = 8, many = 50000;
+  constexpr std::int64_t few_columns = 64, few_channels = 8, many = 50000;
   if (!p.tensor_cores() || p.pass != Pass::grad_weight || p.groups > 1 || p.positions() < many) return false;
   const bool single = p.KH * p.KW == 1;
-  return single ? std::min(p.C, p.O) <= few_rows : p.C * p.KH * p.KW <= few_columns;
+  return single ? std::min(p.C, p.O) <= few_channels : p.C * p.KH * p.KW <= few_columns;
 }
 
 bool strips_are_slower(const Problem& p) {
