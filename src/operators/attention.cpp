@@ -49,10 +49,6 @@ class Heads {
   }
   std::int64_t middle() const { return size(2); }
   std::int64_t inner() const { return size(1); }
-  /// Whether the kernels read tensors where they lie.
-  bool strided() const { return strided_; }
-  /// Whether the last leading dimension shares the rows of what whole() returned.
-  bool shares(const Tensor& x) const { return strided_ && inner() > 1 && x.strides()[x.rank() - 3] == 0; }
 
   Tensor whole(const Tensor& x) const {
     Shape shape = lead_;
@@ -71,12 +67,6 @@ class Heads {
     strides[rank - 3] = shape[rank - 1];
     strides[rank - 2] = shape[rank - 3] * shape[rank - 1];
     return {std::make_shared<Storage>(byte_count(shape, size_of(like.dtype()))), like.dtype(), shape, strides, 0};
-  }
-  /// For a gradient of `like`. With `once` the last leading dimension, which shares it, has one element.
-  Tensor made_for(const Tensor& like, bool once) const {
-    if (!once) return made(like.shape(), like);
-    const Tensor one = like.detach().slice(-3, 0, 1).squeeze(-3);
-    return made(one.shape(), one).unsqueeze(-3);
   }
   /// Of what whole() or made() returned.
   kernels::HeadStrides strides(const Tensor& x) const {
@@ -117,41 +107,38 @@ Tensor fused(const Tensor& query, const Tensor& key, const Tensor& value, const 
                                      call.in(whole_key), call.in(whole_value), sizes);
   });
   if (records)
-    record(
-        attention_name, out, {query, key, value},
-        [query = Saved(whole_query), key = Saved(whole_key), value = Saved(whole_value), out = Saved(out),
-         log_sum = Saved(log_sum), query_needs = needs(query), key_needs = needs(key), value_needs = needs(value),
-         query_shape = query.shape(), key_shape = key.shape(), value_shape = value.shape(), sizes,
-         heads](const Tensor& grad) {
-          const bool once = heads.shares(key.get()) && heads.shares(value.get());
-          const auto gradient_if = [&heads](bool needed, const Saved& of, bool has_once) {
-            return needed ? heads.made_for(of.get(), has_once) : Tensor{};
-          };
-          const auto strides_if = [&heads](const Tensor& gradient, const Saved& of) {
-            if (!gradient.defined()) return kernels::HeadStrides{};
-            return heads.strides(gradient.shape() == of.get().shape() ? gradient : gradient.expand(of.get().shape()));
-          };
-          Tensor grad_query = gradient_if(query_needs, query, false), grad_key = gradient_if(key_needs, key, once),
-                 grad_value = gradient_if(value_needs, value, once);
-          const Tensor grad_out = heads.whole(grad);
-          kernels::ScaledDotProduct own = sizes;
-          own.grad_out = heads.strides(grad_out);
-          own.grad_query = strides_if(grad_query, query), own.grad_key = strides_if(grad_key, key);
-          own.grad_value = strides_if(grad_value, value);
-          visit(attention_name, grad.dtype(), [&]<class T>() {
-            const Call<T> call;
-            call.flops(4 * pairs_of(sizes) * (sizes.width + sizes.values));
-            call.table().attention.attention_backward(call.context(), call.out(grad_query), call.out(grad_key),
-                                                      call.out(grad_value), call.in(grad_out), call.in(query.get()),
-                                                      call.in(key.get()), call.in(value.get()), call.in(out.get()),
-                                                      call.scalars_in(log_sum.get()), own);
-          });
-          const auto summed = [](const Tensor& gradient, const Shape& to) {
-            return gradient.defined() ? sum_to(gradient, to) : gradient;
-          };
-          return Gradients{summed(grad_query, query_shape), summed(grad_key, key_shape),
-                           summed(grad_value, value_shape)};
-        });
+    record(attention_name, out, {query, key, value},
+           [query = Saved(whole_query), key = Saved(whole_key), value = Saved(whole_value), out = Saved(out),
+            log_sum = Saved(log_sum), query_needs = needs(query), key_needs = needs(key), value_needs = needs(value),
+            query_shape = query.shape(), key_shape = key.shape(), value_shape = value.shape(), sizes,
+            heads](const Tensor& grad) {
+             const auto gradient_if = [&heads](bool needed, const Saved& of) {
+               return needed ? heads.made(of.get().shape(), of.get()) : Tensor{};
+             };
+             const auto strides_if = [&heads](const Tensor& of) {
+               return of.defined() ? heads.strides(of) : kernels::HeadStrides{};
+             };
+             Tensor grad_query = gradient_if(query_needs, query), grad_key = gradient_if(key_needs, key),
+                    grad_value = gradient_if(value_needs, value);
+             const Tensor grad_out = heads.whole(grad);
+             kernels::ScaledDotProduct own = sizes;
+             own.grad_out = heads.strides(grad_out);
+             own.grad_query = strides_if(grad_query), own.grad_key = strides_if(grad_key);
+             own.grad_value = strides_if(grad_value);
+             visit(attention_name, grad.dtype(), [&]<class T>() {
+               const Call<T> call;
+               call.flops(4 * pairs_of(sizes) * (sizes.width + sizes.values));
+               call.table().attention.attention_backward(call.context(), call.out(grad_query), call.out(grad_key),
+                                                         call.out(grad_value), call.in(grad_out), call.in(query.get()),
+                                                         call.in(key.get()), call.in(value.get()), call.in(out.get()),
+                                                         call.scalars_in(log_sum.get()), own);
+             });
+             const auto summed = [](const Tensor& gradient, const Shape& to) {
+               return gradient.defined() ? sum_to(gradient, to) : gradient;
+             };
+             return Gradients{summed(grad_query, query_shape), summed(grad_key, key_shape),
+                              summed(grad_value, value_shape)};
+           });
   return out;
 }
 
@@ -164,17 +151,6 @@ std::int64_t shared_dimensions(const Tensor& query, const Tensor& key, const Ten
   for (; shared + 2 < query.rank() && one(key, shared + 1) && one(value, shared + 1); ++shared)
     times *= query.size(-3 - shared);
   return times == 1 ? 0 : shared;
-}
-
-/// Whether the last `shared` leading dimensions become rows without a copy.
-bool become_rows(const Tensor& query, std::int64_t shared) {
-  std::int64_t expected = -1;  // no stride yet
-  for (int dim = query.rank() - 2; dim >= query.rank() - 2 - shared; --dim) {
-    if (query.size(dim) == 1) continue;
-    if (expected >= 0 && query.strides()[dim] != expected) return false;
-    expected = query.strides()[dim] * query.size(dim);
-  }
-  return true;
 }
 
 /// Attention without causality whose last `shared` leading dimensions are the queries' alone: more queries of the same
@@ -224,11 +200,8 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   if (!mask.defined()) {
     const auto leading = [](const Tensor& x) { return Shape(x.shape().begin(), x.shape().end() - 2); };
     const Shape lead = broadcast(op, broadcast(op, leading(query), leading(key)), leading(value));
-    // Rows of few queries leave tiles empty; those of many are copied for longer than kernels need to read keys again.
-    constexpr std::int64_t many_queries = 32;
     if (const std::int64_t shared = shared_dimensions(query, key, value); shared > 0 && !options.is_causal)
-      if (queries < many_queries || become_rows(query, shared) || !Heads(lead, query.dtype()).strided())
-        return joined(query, key, value, options, shared);
+      return joined(query, key, value, options, shared);
     const kernels::ScaledDotProduct sizes{element_count(lead), queries, keys, query.size(-1), value.size(-1), scale,
                                           options.is_causal};
     const bool some = sizes.heads > 0 && queries > 0 && sizes.width > 0 && sizes.values > 0;

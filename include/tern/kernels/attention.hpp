@@ -39,8 +39,7 @@ struct Attention {
   /// Whether the mode runs these sizes in the two kernels below. Otherwise attention is composed of matrix products and
   /// a softmax.
   Kernel<bool(const Context&, const ScaledDotProduct&)> fuses;
-  /// Whether they take all arrays but log_sum with the strides of the sizes; otherwise these are contiguous. Gradients
-  /// whose inner stride is 0 are sums over the inner heads, which share keys and values.
+  /// Whether they take all arrays but log_sum with the strides of the sizes; otherwise these are contiguous.
   Kernel<bool(const Context&)> takes_strides;
   /// out = softmax(scale query key^T) value over the keys that a query sees. `log_sum` [heads, queries] receives
   /// log(sum(exp(scale query key^T))), which backward needs; it may be null.
