@@ -120,11 +120,12 @@ TEST_CASE("algorithms: 1x1 convolutions take channels-last images as they lie", 
     INFO("16 channels to " << outputs);
     const Tensor weight = ones({outputs, 16, 1, 1}), planar = ones({1, 16, 9, 9});
     const Tensor last = op::permute(ones({1, 9, 9, 16}), {0, 3, 1, 2});
+    // Planar images take what is fastest on this processor.
+    const std::vector<double> expected = op::conv2d(planar, weight).values();
     const Profile profile;
-    const std::vector<double> expected = op::conv2d(planar, weight).values();  // first: the profile's order
     CHECK(op::conv2d(last, weight).values() == expected);
     const ProfileTable table = profile.table();
-    CHECK(row_of(table, "conv2d", false).algorithm == "im2col, rows");
+    CHECK(row_of(table, "conv2d", false).algorithm == "rows");
     for (const ProfileRow& row : table.rows) CHECK(row.name != "copy");
   }
 }
