@@ -15,7 +15,7 @@ namespace tern {
 /// explains the algorithms. Plain pointers to texts that live as long as the process.
 struct Decision {
   const char* name = nullptr;
-  std::array<const char*, 12> algorithms{};  ///< null after the last one
+  std::array<const char*, 16> algorithms{};  ///< null after the last one
 
   using Members = MemberList<&Decision::name, &Decision::algorithms>;
 };

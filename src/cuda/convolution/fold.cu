@@ -215,7 +215,7 @@ bool pays(const Problem& p) {
 bool fits_first(const Problem& p) { return fits(p) && pays(p); }
 bool fits_last(const Problem& p) { return fits(p) && !pays(p); }
 
-constexpr auto named = "product";
+constexpr auto named = "fold";
 
 }  // namespace
 

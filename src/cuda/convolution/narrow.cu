@@ -156,7 +156,7 @@ void run(Context& context, const Problem& p, const Arrays& arrays, int, void*) {
   });
 }
 
-constexpr auto named = "grouped";  // beside strips of channels, channels last
+constexpr auto named = "narrow";
 
 bool fits_first(const Problem& p) { return fits(p) && is_preferred(p); }
 bool fits_last(const Problem& p) { return fits(p) && !is_preferred(p); }

@@ -216,13 +216,13 @@ struct Inner {
   bool takes_weight;  ///< the caller's, which needs no zeros
   Inner(const Problem& p, int plan_of_all) : algorithm(list_of(p)[static_cast<std::size_t>(plan_of_all)]) {
     const std::string_view name = algorithm->name;
-    problem = with_lanes(p, name != "implicit" && name != "product");
+    problem = with_lanes(p, name != "implicit" && name != "fold");
     // Those that flip the weight do that as they pack it; our own forward product gains only where it is large.
     constexpr std::int64_t large = 8'000'000;
     const bool in_order = p.pass == Pass::forward ? name != "implicit" || p.weights() >= large
                                                   : algorithm == &library_grad_x || algorithm == &fold_grad_x_first ||
                                                         algorithm == &fold_grad_x_last;
-    problem.by_groups = name == "product" && p.groups > 1;
+    problem.by_groups = name == "fold" && p.groups > 1;
     problem.packed_weight =
         in_order && orders_weight(problem) && same_image(problem, packed(problem, Element::float32));
     takes_weight = !problem.packed_weight && problem.weights() == p.weights() && p.inputs.weight % 16 == 0;
