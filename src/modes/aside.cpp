@@ -1,5 +1,7 @@
 #include "modes/aside.hpp"
 
+#include <cstdlib>
+
 #include "modes/branches.hpp"
 #include "modes/observed.hpp"
 
@@ -22,6 +24,7 @@ WorkAside::WorkAside(bool joined) : outer_(current) {
   if (outer_ != nullptr) outer_->end();
   current = this;
   const Capture* const capture = capturing();
+  if (std::getenv("TERN_NO_ASIDE") != nullptr) return;
   if (joined || outer_ != nullptr || capture == nullptr || capture->aside == nullptr || in_branches()) return;
   if (current_scope().mode->capture != capture || !alone()) return;
   capture_ = capture;

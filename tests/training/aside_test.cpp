@@ -117,6 +117,31 @@ Program partial() {
   return maker.made;
 }
 
+/// x as it is. Its backward, in the middle of the others, reads the gradient of a later weight and changes what a later
+/// convolution has read.
+Tensor meddled(const Tensor& x, const Tensor& later) {
+  Tensor out = x.detach().clone();
+  autograd::record("meddled", out, {x}, [later, shown = out.detach()](const Tensor& grad) {
+    Tensor changed = shown;
+    changed *= 0.5;
+    return autograd::Gradients{op::mul(grad, op::sum(op::square(later.grad())))};
+  });
+  return out;
+}
+
+Program meddling() {
+  Maker maker;
+  const Tensor one = maker.kernel(), other = maker.kernel();
+  maker.made.step = [=, leaves = maker.made.leaves](const Tensor& x) {
+    forget(leaves);
+    const Tensor loss = loss_of(convolved(meddled(convolved(x, one), other), other));
+    loss.backward();
+    descend(leaves);
+    return loss;
+  };
+  return maker.made;
+}
+
 /// Each gradient is read once it is complete.
 Program watched() {
   Maker maker;
@@ -159,7 +184,7 @@ Values trained(const std::function<Program()>& make, Precision precision, bool s
 void check_bits(const Mode& mode) {
   const Device device(mode);
   const std::pair<const char*, Program (*)()> programs[]{
-      {"network", network}, {"shared", shared}, {"adding", adding}, {"partial", partial}, {"watched", watched}};
+      {"network", network}, {"shared", shared}, {"adding", adding}, {"partial", partial}, {"meddling", meddling}, {"watched", watched}};
   for (const auto& [name, make] : programs)
     for (const Precision precision : {Precision::strict, Precision::bf16, Precision::f16}) {
       INFO(mode.name << ": " << name << " with precision " << static_cast<int>(precision));
