@@ -1,8 +1,7 @@
-#include "cuda/aside.cuh"
-
 #include <exception>
 #include <utility>
 
+#include "cuda/aside.cuh"
 #include "cuda/recording.cuh"
 
 namespace tern::cuda {

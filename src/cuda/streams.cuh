@@ -34,7 +34,7 @@ struct Stream {
   std::array<cudaEvent_t, most_sides> joined{};
   std::vector<Branch> branches;  ///< of the recording, until join_branches(); owned by the recording thread
   std::atomic<bool> branching = false;
-  cudaStream_t aside = nullptr;    ///< of recordings (aside.cuh)
+  cudaStream_t aside = nullptr;  ///< of recordings (aside.cuh)
   cudaEvent_t awaited = nullptr;
   std::atomic<bool> aside_holds = false;  ///< `handle` does not await all of it yet
   /// Whether other work that it does not await yet may use what it releases.

@@ -42,7 +42,7 @@ class [[nodiscard]] WorkAside {
 
   const Capture* capture_ = nullptr;  // null: nothing goes aside
   void* stream_ = nullptr;
-  bool inside_ = false;  // what the thread queues goes aside
+  bool inside_ = false;                                                        // what the thread queues goes aside
   std::unordered_map<const Storage*, std::weak_ptr<Storage>> read_, written_;  // not joined yet
   WorkAside* const outer_;
 };

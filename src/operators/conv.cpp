@@ -132,7 +132,7 @@ struct Backward {
       const auto& table = call.table().conv;
       T *const to_x = call.out(grad_x), *const to_weight = call.out(grad_weight), *const to_bias = call.out(grad_bias);
       const T *const y = sizes.activation != Activation::none ? call.in(out) : nullptr, *const from = call.in(grad),
-                    *const images = call.in(x.get()), *const factors = call.in(weight.get());
+                     *const images = call.in(x.get()), *const factors = call.in(weight.get());
       const std::uint8_t* const places = index.defined() ? call.template in_as<std::uint8_t>(index) : nullptr;
       const ParametersAside aside(x_needs && sizeof(T) == size_of(grad.dtype()),
                                   {.read = {&grad, &x.get(), &out, &index}, .written = {&grad_weight, &grad_bias}});

@@ -146,9 +146,9 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activat
                const Call<T> call;
                call.flops(2 * sizes.rows * sizes.in * sizes.out * (x_needs + weight_needs));
                T *const to_x = call.out(grad_x), *const to_weight = call.out(grad_weight),
-                       *const to_bias = call.out(grad_bias);
+                        *const to_bias = call.out(grad_bias);
                const T *const from = call.in(whole_grad), *const rows = call.in(x.get()),
-                             *const factors = call.in(weight.get()), *const y = call.in(out.get());
+                              *const factors = call.in(weight.get()), *const y = call.in(out.get());
                const ParametersAside aside(
                    x_needs && sizeof(T) == size_of(grad.dtype()),
                    {.read = {&whole_grad, &x.get(), &out.get()}, .written = {&grad_weight, &grad_bias}});

@@ -44,7 +44,7 @@ struct Block {
 struct Recording {
   std::vector<Work> work;
   std::vector<std::vector<Work>> branches;  // since the last join
-  std::vector<Work> aside;  // what the work awaits next
+  std::vector<Work> aside;                  // what the work awaits next
   Capture::Aside goes = Capture::Aside::nothing;
   std::vector<void*> free, free_after_join;
 

@@ -1,12 +1,12 @@
 // Recorded backward passes, whose gradients of parameters go aside, have the bits of eager ones.
 
+#include <algorithm>
+#include <cmath>
+
 #include "support/catch.hpp"
 #include "support/replaying.hpp"
 #include "support/summary.hpp"
 #include "tern/tern.hpp"
-
-#include <algorithm>
-#include <cmath>
 
 using namespace tern;
 namespace op = tern::operators;
@@ -183,8 +183,9 @@ Values trained(const std::function<Program()>& make, Precision precision, bool s
 
 void check_bits(const Mode& mode) {
   const Device device(mode);
-  const std::pair<const char*, Program (*)()> programs[]{
-      {"network", network}, {"shared", shared}, {"adding", adding}, {"partial", partial}, {"meddling", meddling}, {"watched", watched}};
+  const std::pair<const char*, Program (*)()> programs[]{{"network", network},   {"shared", shared},
+                                                         {"adding", adding},     {"partial", partial},
+                                                         {"meddling", meddling}, {"watched", watched}};
   for (const auto& [name, make] : programs)
     for (const Precision precision : {Precision::strict, Precision::bf16, Precision::f16}) {
       INFO(mode.name << ": " << name << " with precision " << static_cast<int>(precision));
