@@ -1,11 +1,13 @@
 // Backward: from a root to its leaves.
 
+#include <algorithm>
 #include <optional>
 #include <queue>
 #include <unordered_map>
 
 #include "autograd/gradient_sum.hpp"
 #include "autograd/node.hpp"
+#include "modes/aside.hpp"
 #include "modes/observed.hpp"
 
 namespace tern::autograd {
@@ -22,6 +24,7 @@ void check_gradient(const Node& node, const Edge& edge, const Tensor& gradient) 
 // another order. A leaf's gradient is then its own and readable.
 void add_to_leaf(const Tensor& leaf, Tensor gradient) {
   const Tensor& known = leaf.grad();
+  const Aside aside(WorkAside::writes(gradient) || WorkAside::writes(known));
   if (known.defined()) gradient = sum_of({known, gradient});
   if (!Handle::fits_leaf(gradient, leaf)) gradient = gradient.clone();
   Tensor(leaf).set_grad(std::move(gradient));
@@ -145,6 +148,7 @@ class Run {
     std::optional<BackwardOf> where;
     if (node.scope.observer != nullptr) [[unlikely]]
       where.emplace(node);
+    const Aside aside(comes_from_aside(arrived));
     if (node.backward_of_all) {  // kept: another backward may use the other results
       pass(node, node.edges[0], node.backward_of_all(arrived.of_outputs));
       return;
@@ -162,6 +166,12 @@ class Run {
     if (options_.retain_graph) return;
     node.used = true;
     node.backward = nullptr;  // frees what the operator saved
+  }
+
+  // What follows from work aside goes aside, too.
+  static bool comes_from_aside(const Arrived& arrived) {
+    return std::ranges::any_of(arrived.gradients, WorkAside::writes) ||
+           std::ranges::any_of(arrived.of_outputs, WorkAside::writes);
   }
 
   static Tensor sum(Arrived arrived) {
@@ -225,6 +235,7 @@ class Run {
 void run(const Tensor& root, Tensor root_gradient, const BackwardOptions& options) {
   const NoGrad no_grad;
   const RunningBackward running;
+  const WorkAside aside(options.complete != nullptr);
   if (root.is_leaf()) {
     add_to_leaf(root, std::move(root_gradient));
     if (options.complete) options.complete(root);

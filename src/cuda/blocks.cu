@@ -1,12 +1,14 @@
 #include <algorithm>
 
 #include "cuda/blocks.cuh"
+#include "cuda/recording.cuh"
 
 namespace tern::cuda {
 namespace {
 
 constexpr std::size_t kibi = 1024, mebi = kibi * kibi;
 constexpr std::size_t slab_bytes = 2 * mebi, largest_small = mebi;
+constexpr std::size_t most_growth = 64 * mebi;  // of a recording, instead of waiting for what is aside
 
 // Rounding wastes at most a quarter of a block, and similar sizes share blocks.
 std::size_t round_up(std::size_t bytes) {
@@ -58,8 +60,8 @@ void Blocks::release(void* pointer, void* stream_handle) noexcept {
     block->live = false;
     in_use_ -= block->size;
     if (block->recording != nullptr) {
-      // Another branch must not use it before they join.
-      if (block->stream->branching)
+      // Another branch, or what follows work aside, must not use it before they join.
+      if (block->stream->holds_back())
         released_.push_back(block);
       else
         recordings_[block->recording][block->size].push_back(block);
@@ -113,6 +115,20 @@ void Blocks::set_limit(std::size_t bytes) {
   std::lock_guard lock(mutex_);
   limit_ = bytes;
   if (limit_ != 0 && reserved_ > limit_) release_cache();
+}
+
+bool Blocks::needs_held_back(std::size_t bytes, const Stream& stream) {
+  Recording* const recording = stream.recording.load();
+  if (recording == nullptr) return false;
+  const std::size_t size = round_up(bytes);
+  std::lock_guard lock(mutex_);
+  const auto fits = [size](std::size_t free) { return free >= size && free <= size + size / 4; };
+  const auto held = [&](const Block* block) { return block->stream == &stream && fits(block->size); };
+  if (std::ranges::any_of(recordings_[recording], fits, &FreeLists::value_type::first)) return false;
+  if (std::ranges::none_of(released_, held)) return false;
+  if (recording->grown + size > most_growth) return true;
+  recording->grown += size;
+  return false;
 }
 
 void Blocks::reuse_released(const Stream& stream) noexcept {

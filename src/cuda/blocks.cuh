@@ -47,8 +47,11 @@ class Blocks {
   void trim();
   void set_limit(std::size_t bytes);
 
-  /// Makes blocks that were released while the stream had branches reusable.
+  /// Makes blocks that were held back reusable.
   void reuse_released(const Stream& stream) noexcept;
+  /// Whether the next allocation of that size should first await what is aside of the stream's recording, because
+  /// recordings that hold back blocks may need only so much more memory.
+  bool needs_held_back(std::size_t bytes, const Stream& stream);
   /// Returns the blocks of a recording to the cache.
   void disband(Recording* recording) noexcept;
 
@@ -80,7 +83,7 @@ class Blocks {
   std::unordered_map<Stream*, FreeLists> cached_;
   std::unordered_map<Recording*, FreeLists> recordings_;
   std::vector<Returned> returned_;
-  std::vector<Block*> released_;  // while their streams have branches
+  std::vector<Block*> released_;  // while their streams hold back
   std::size_t in_use_ = 0, reserved_ = 0, peak_ = 0, limit_ = 0;
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <exception>
 
+#include "cuda/aside.cuh"
 #include "cuda/branches.cuh"
 #include "cuda/recording.cuh"
 
@@ -62,8 +63,10 @@ void launch_all_waiting(Stream& stream) {
 }  // namespace
 
 cudaStream_t queue_of(void* stream) {
-  if (branching == nullptr || branching->handle != stream) [[likely]]
-    return static_cast<cudaStream_t>(stream);
+  if (branching == nullptr || branching->handle != stream) [[likely]] {
+    const cudaStream_t aside = all_aside(stream);
+    return aside != nullptr ? aside : static_cast<cudaStream_t>(stream);
+  }
   // The caller queues something that cannot wait: it comes after what waits.
   Branch& branch = branching->branches.back();
   const cudaStream_t side = side_of(*branching, branching->branches.size() - 1);
@@ -80,7 +83,9 @@ bool may_wait(const Context& context) {
 
 void keep_waiting(Waiting waiting) { branching->branches.back().waiting.push_back(std::move(waiting)); }
 
-bool may_fork(const Context& context) { return branching == nullptr && recording(context); }
+bool may_fork(const Context& context) {
+  return branching == nullptr && all_aside(context.stream) == nullptr && recording(context);
+}
 
 cudaStream_t fork(const Context& context) {
   Stream& stream = stream_state(context.stream);

@@ -1,5 +1,6 @@
 #include <memory>
 
+#include "cuda/aside.cuh"
 #include "cuda/cuda.hpp"
 #include "cuda/recording.cuh"
 
@@ -132,7 +133,9 @@ const Capture& capture() {
                                .launch = launch_recording,
                                .destroy = destroy,
                                .branch = next_branch,
-                               .join = join_branches};
+                               .join = join_branches,
+                               .aside = set_aside,
+                               .await = await_aside};
   return capture;
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "cuda/aside.cuh"
 #include "cuda/streams.cuh"
 #include "kernels/choice.hpp"
 
@@ -98,17 +99,20 @@ class Prepared {
   Scratch workspace_;
 };
 
-/// Runs both, if present; last(context) is queued after the first. In a recording the second runs concurrently.
+/// Runs the halves of a backward pass that are present, and last(context) for another parameter. In a recording what is
+/// for parameters runs beside the other half, or aside.
 template <class Half, class Last>
-void run_side_by_side(Context& context, const std::optional<Half>& first, const std::optional<Half>& second,
+void run_side_by_side(Context& context, const std::optional<Half>& to_x, const std::optional<Half>& to_weight,
                       const Last& last) {
-  const bool forks = first && second && may_fork(context);
+  const bool goes_aside = to_x && parameters_aside(context);
+  const bool forks = !goes_aside && to_x && to_weight && may_fork(context);
   Context beside = context;
+  if (goes_aside) beside.stream = next_aside(context);
   if (forks) beside.stream = fork(context);
-  if (first) first->run(beside);
-  if (forks) last(beside);
-  if (second) second->run(context);
-  forks ? join(context) : last(context);
+  if (to_x) to_x->run(context);
+  if (to_weight) to_weight->run(beside);
+  last(beside);
+  if (forks) join(context);
 }
 
 inline const char* name_of(Precision precision) {

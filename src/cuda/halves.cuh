@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "cuda/aside.cuh"
 #include "cuda/elementwise.cuh"
 #include "cuda/recording.cuh"
 
@@ -46,6 +47,7 @@ class InFloat {
   Context& context_;
   const Precision precision_;
   const CopiedWeights copied_{};
+  const ParametersInOrder in_order_{};  // round() reads them
   std::optional<Scratch> copies_[10];
 };
 

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <vector>
 
+#include "cuda/aside.cuh"
 #include "cuda/blocks.cuh"
 #include "cuda/cuda.hpp"
 #include "cuda/streams.cuh"
@@ -27,7 +28,9 @@ class CudaMemory final : public Memory {
   bool host_accessible() const override { return false; }
 
   void* allocate(std::size_t bytes, void* stream_handle) override {
-    return blocks_.allocate(bytes, own(stream_handle));
+    Stream& stream = own(stream_handle);
+    if (stream.aside_holds && blocks_.needs_held_back(bytes, stream)) await_aside(stream_handle);
+    return blocks_.allocate(bytes, stream);
   }
   void release(void* pointer, std::size_t, void* stream_handle) noexcept override {
     blocks_.release(pointer, stream_handle);

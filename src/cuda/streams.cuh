@@ -34,6 +34,11 @@ struct Stream {
   std::array<cudaEvent_t, most_sides> joined{};
   std::vector<Branch> branches;  ///< of the recording, until join_branches(); owned by the recording thread
   std::atomic<bool> branching = false;
+  cudaStream_t aside = nullptr;  ///< of recordings (aside.cuh)
+  cudaEvent_t awaited = nullptr;
+  std::atomic<bool> aside_holds = false;  ///< `handle` does not await all of it yet
+  /// Whether other work that it does not await yet may use what it releases.
+  bool holds_back() const { return branching || aside_holds; }
   FaultCell* fault = nullptr;
   FaultCell left{};  ///< of earlier threads with this stream, unread
   StagingRing staging;
@@ -65,7 +70,7 @@ const std::byte* keep_on_card(Stream& stream, std::vector<std::byte> bytes);
 /// From now on, allocations on the stream belong to the recording.
 void open_recording(Stream& stream, Recording* recording) noexcept;
 void close_recording(Stream& stream) noexcept;
-/// Makes blocks that were released while the stream had branches reusable.
+/// Makes blocks that were held back reusable.
 void reuse_released(Stream& stream) noexcept;
 /// A block that the host may write before the recording's replays: one that no recorded work has used.
 void* allocate_unrecorded(Stream& stream, std::size_t bytes);

@@ -1,13 +1,52 @@
 #include "debug/capture.hpp"
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "debug/card.hpp"
 
 namespace tern::debug {
 
-void Recording::add(std::shared_ptr<const Work> work) { sections.back().back().push_back(std::move(work)); }
+namespace {
+
+bool writes_from(const Recording::Pieces& branch, const Use& use) {
+  for (const auto& work : branch)
+    for (const Use& each : work->uses)
+      if (each.writes && each.start == use.start) return true;
+  return false;
+}
+
+// Whether one branch may see what another one does. Two that write one block at different places write parts of it, and
+// each may read its own.
+bool may_conflict(const Recording::Pieces& branch, const Use& use, const Use& other) {
+  if (use.block != other.block || !(use.writes || other.writes)) return false;
+  if (use.start == other.start) return true;
+  return !use.writes && !writes_from(branch, use);
+}
+
+void check_beside(Card& card, const Recording::Pieces& aside, const Work& work) {
+  for (const auto& other : aside)
+    for (const Use& beside : other->uses)
+      for (const Use& use : work.uses)
+        if (may_conflict(aside, beside, use))
+          return card.report(message(work.name, use.writes ? " writes " : " reads ", use.block->description(),
+                                     " in a step, and ", other->name, beside.writes ? " writes" : " reads",
+                                     " it aside, which it does not await"));
+}
+
+}  // namespace
+
+void Recording::add(Card& card, std::shared_ptr<const Work> work) {
+  if (goes_aside) return aside.push_back(std::move(work));
+  check_beside(card, aside, *work);
+  sections.back().back().push_back(std::move(work));
+}
+
+void Recording::add_release(std::shared_ptr<const Work> work) {
+  (aside.empty() ? sections.back().back() : aside).push_back(std::move(work));
+}
 
 namespace {
 
@@ -123,21 +162,6 @@ void branch(void* handle) {
   recording.sections.back().emplace_back();
 }
 
-bool writes_from(const Recording::Pieces& branch, const Use& use) {
-  for (const auto& work : branch)
-    for (const Use& each : work->uses)
-      if (each.writes && each.start == use.start) return true;
-  return false;
-}
-
-// Whether one branch may see what another one does. Two that write one block at different places write parts of it, and
-// each may read its own.
-bool may_conflict(const Recording::Pieces& branch, const Use& use, const Use& other) {
-  if (use.block != other.block || !(use.writes || other.writes)) return false;
-  if (use.start == other.start) return true;
-  return !use.writes && !writes_from(branch, use);
-}
-
 void check_branches(Card& card, const Recording::Section& branches) {
   for (const auto& one : branches)
     for (const auto& another : branches) {
@@ -162,6 +186,18 @@ void join(void* handle) {
   stream.recording->sections.emplace_back(1);
 }
 
+void set_aside(void* handle, Capture::Aside what) {
+  const std::lock_guard lock(device_mutex());
+  Card::state(handle).recording->goes_aside = what == Capture::Aside::everything;
+}
+
+void await(void* handle) {
+  const std::lock_guard lock(device_mutex());
+  Recording& recording = *Card::state(handle).recording;
+  std::ranges::move(recording.aside, std::back_inserter(recording.sections.back().back()));
+  recording.aside.clear();
+}
+
 }  // namespace
 
 const Capture& capture() {
@@ -172,7 +208,9 @@ const Capture& capture() {
                                .destroy = destroy,
                                .branch = branch,
                                .join = join,
-                               .loop = loop};
+                               .loop = loop,
+                               .aside = set_aside,
+                               .await = await};
   return capture;
 }
 

@@ -18,9 +18,13 @@ struct Recording {
   std::vector<Section> sections = std::vector<Section>(1, Section(1));  ///< one after the other
   std::vector<std::shared_ptr<Block>> blocks;                           ///< used by replays only
   bool branching = false;                                               ///< the last section is not joined yet
+  Pieces aside;                                                         ///< runs as late as it may: when awaited
+  bool goes_aside = false;                                              ///< what is queued
   std::set<Stream*> launched_on;
 
-  void add(std::shared_ptr<const Work> work);
+  void add(Card& card, std::shared_ptr<const Work> work);
+  /// The end of a block that nothing uses from here on.
+  void add_release(std::shared_ptr<const Work> work);
   void keep(const std::shared_ptr<Block>& block) {
     block->recording = this;
     blocks.push_back(block);

@@ -153,7 +153,7 @@ void Card::note_access(const Stream& stream, const char* name, const Use& use) {
 
 void Card::submit(Stream& stream, std::shared_ptr<const Work> work) {
   for (const Use& use : work->uses) check_live(work->name, use, stream.recording);
-  if (stream.recording != nullptr) return stream.recording->add(std::move(work));
+  if (stream.recording != nullptr) return stream.recording->add(*this, std::move(work));
   for (const Use& use : work->uses) check_order(stream, work->name, use);
   const Work& submitted = *work;
   push(stream, work);

@@ -54,7 +54,7 @@ void Card::release_block(const std::shared_ptr<Block>& block, Stream& stream) {
     if (block->recording == nullptr) return recording->keep(block);
     if (block->recording != recording) return;
     const auto clear = [](const Work& work, Stream&) { work.uses[0].block->clear(); };
-    return recording->add(std::make_shared<Work>(Work{"release", {{block, block->begin, true, 0}}, clear}));
+    return recording->add_release(std::make_shared<Work>(Work{"release", {{block, block->begin, true, 0}}, clear}));
   }
   if (block->recording != nullptr) return;
   // Work queued on the stream, or on the one that the block was made for, may still use it.

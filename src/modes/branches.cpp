@@ -1,5 +1,6 @@
 #include "modes/branches.hpp"
 
+#include "modes/aside.hpp"
 #include "modes/observed.hpp"
 
 namespace tern {
@@ -9,11 +10,12 @@ thread_local bool branching = false;
 }
 
 Branches::Branches() {
-  if (branching) return;
+  if (branching || WorkAside::inside()) return;
   const Capture* const capture = capturing();
   if (capture == nullptr || capture->branch == nullptr) return;
   capture_ = capture;
   stream_ = current_scope().context.stream;
+  WorkAside::join();
   branching = true;
 }
 
@@ -23,7 +25,10 @@ Branches::~Branches() {
   capture_->join(stream_);
 }
 
+bool in_branches() { return branching; }
+
 void leave_branches() noexcept {
+  WorkAside::join();
   if (!branching) return;
   const Capture* const capture = capturing();
   if (capture != nullptr && capture->join != nullptr) capture->join(current_scope().context.stream);

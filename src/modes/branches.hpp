@@ -19,6 +19,9 @@ class Branches {
   void* stream_ = nullptr;
 };
 
+/// Whether the thread is between a next() of Branches and their end.
+bool in_branches();
+
 /// Work that the thread queues until the next branch comes after all earlier work: for the scope's own stream, such as
 /// communication between ranks.
 void leave_branches() noexcept;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "modes/aside.hpp"
 #include "modes/branches.hpp"
 #include "operators/conv_sizes.hpp"
 #include "operators/keeps_weights.hpp"
@@ -130,14 +131,16 @@ struct Backward {
       call.flops(multiply_adds(sizes) * 2 * (x_needs + weight_needs));
       const auto& table = call.table().conv;
       T *const to_x = call.out(grad_x), *const to_weight = call.out(grad_weight), *const to_bias = call.out(grad_bias);
-      const T* const y = sizes.activation != Activation::none ? call.in(out) : nullptr;
+      const T *const y = sizes.activation != Activation::none ? call.in(out) : nullptr, *const from = call.in(grad),
+                     *const images = call.in(x.get()), *const factors = call.in(weight.get());
+      const std::uint8_t* const places = index.defined() ? call.template in_as<std::uint8_t>(index) : nullptr;
+      const ParametersAside aside(x_needs && sizeof(T) == size_of(grad.dtype()),
+                                  {.read = {&grad, &x.get(), &out, &index}, .written = {&grad_weight, &grad_bias}});
       if (index.defined())
-        table.conv2d_max_pool2d_backward(call.context(), to_x, to_weight, to_bias, call.in(grad),
-                                         call.template in_as<std::uint8_t>(index), call.in(x.get()),
-                                         call.in(weight.get()), y, sizes);
+        table.conv2d_max_pool2d_backward(call.context(), to_x, to_weight, to_bias, from, places, images, factors, y,
+                                         sizes);
       else
-        table.conv2d_backward(call.context(), to_x, to_weight, to_bias, call.in(grad), call.in(x.get()),
-                              call.in(weight.get()), y, sizes);
+        table.conv2d_backward(call.context(), to_x, to_weight, to_bias, from, images, factors, y, sizes);
     });
     return {grad_x, grad_weight, grad_bias};
   }

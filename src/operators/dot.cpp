@@ -1,5 +1,6 @@
 #include "tern/operators/dot.hpp"
 
+#include "modes/aside.hpp"
 #include "operators/keeps_weights.hpp"
 #include "operators/support.hpp"
 #include "operators/traced.hpp"
@@ -144,9 +145,15 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activat
              visit("linear", grad.dtype(), [&]<class T>() {
                const Call<T> call;
                call.flops(2 * sizes.rows * sizes.in * sizes.out * (x_needs + weight_needs));
-               call.table().dot.linear_backward(call.context(), call.out(grad_x), call.out(grad_weight),
-                                                call.out(grad_bias), call.in(whole_grad), call.in(x.get()),
-                                                call.in(weight.get()), call.in(out.get()), sizes);
+               T *const to_x = call.out(grad_x), *const to_weight = call.out(grad_weight),
+                        *const to_bias = call.out(grad_bias);
+               const T *const from = call.in(whole_grad), *const rows = call.in(x.get()),
+                              *const factors = call.in(weight.get()), *const y = call.in(out.get());
+               const ParametersAside aside(
+                   x_needs && sizeof(T) == size_of(grad.dtype()),
+                   {.read = {&whole_grad, &x.get(), &out.get()}, .written = {&grad_weight, &grad_bias}});
+               call.table().dot.linear_backward(call.context(), to_x, to_weight, to_bias, from, rows, factors, y,
+                                                sizes);
              });
              return Gradients{grad_x, grad_weight, grad_bias};
            });

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "modes/aside.hpp"
 #include "tensor/shard_streams.hpp"
 #include "tern/autograd/tape.hpp"
 
@@ -60,6 +61,7 @@ void Recording::uses(Storage& storage, Memory& memory, bool reads, bool writes) 
     elsewhere_.push_back(storage.weak_from_this());
     return;
   }
+  if (captures_) WorkAside::uses(storage, writes);
   Used& found = find(storage);
   if (found.part == Part::counter) return;
   expects(!captures_ || reads || found.part != Part::outside || storage.version() == 0 || storage.valid_in(memory),

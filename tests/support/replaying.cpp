@@ -44,7 +44,11 @@ struct Block {
 struct Recording {
   std::vector<Work> work;
   std::vector<std::vector<Work>> branches;  // since the last join
+  std::vector<Work> aside;                  // what the work awaits next
+  Capture::Aside goes = Capture::Aside::nothing;
   std::vector<void*> free, free_after_join;
+
+  bool holds_back() const { return !branches.empty() || !aside.empty(); }
 };
 
 struct Stream {
@@ -72,6 +76,8 @@ void queue(void* stream, Work work) {
   Recording* const recording = recording_of(stream);
   if (recording == nullptr)
     work();
+  else if (recording->goes == Capture::Aside::everything)
+    recording->aside.push_back(std::move(work));
   else if (recording->branches.empty())
     recording->work.push_back(std::move(work));
   else
@@ -118,8 +124,8 @@ class ReplayingMemory final : public Memory {
     Recording* const recording = recording_of(stream);
     const auto poison = [pointer, size = block.size] { std::memset(reachable(pointer), pattern, size); };
     if (recording != nullptr && block.recording == recording) {
-      queue(stream, poison);
-      (recording->branches.empty() ? recording->free : recording->free_after_join).push_back(pointer);
+      (recording->holds_back() ? recording->free_after_join : recording->free).push_back(pointer);
+      recording->aside.empty() ? queue(stream, poison) : recording->aside.push_back(poison);
     } else if (recording != nullptr && block.recording == nullptr) {
       block.recording = recording;  // recorded work may use this older block
     } else {
@@ -233,6 +239,11 @@ void loop(void* handle, const Capture::Loop& loop, void* stream) {
   }
 }
 
+void reuse_released(Recording& recording) {
+  recording.free.insert(recording.free.end(), recording.free_after_join.begin(), recording.free_after_join.end());
+  recording.free_after_join.clear();
+}
+
 void branch(void* stream) { recording_of(stream)->branches.emplace_back(); }
 
 void join(void* stream) {
@@ -240,8 +251,16 @@ void join(void* stream) {
   for (auto branch = recording.branches.rbegin(); branch != recording.branches.rend(); ++branch)
     std::move(branch->begin(), branch->end(), std::back_inserter(recording.work));
   recording.branches.clear();
-  recording.free.insert(recording.free.end(), recording.free_after_join.begin(), recording.free_after_join.end());
-  recording.free_after_join.clear();
+  reuse_released(recording);
+}
+
+void set_aside(void* stream, Capture::Aside what) { recording_of(stream)->goes = what; }
+
+void await(void* stream) {
+  Recording& recording = *recording_of(stream);
+  std::move(recording.aside.begin(), recording.aside.end(), std::back_inserter(recording.work));
+  recording.aside.clear();
+  reuse_released(recording);
 }
 
 // ---- the table ----
@@ -347,6 +366,56 @@ void record_table(kernels::Operators<T>& table) {
   record_families(table, typename kernels::Operators<T>::Members{});
 }
 
+// ---- gradients of parameters ----
+
+// The part of a kernel that computes them goes aside; the kernels of "sequential" compute each gradient by itself.
+template <class InOrder, class Aside>
+void split(Context& context, bool leads_on, const InOrder& in_order, const Aside& aside) {
+  Recording* const recording = recording_of(context.stream);
+  if (recording == nullptr || recording->goes != Capture::Aside::parameters || !leads_on) {
+    in_order();
+    return aside();
+  }
+  in_order();
+  recording->goes = Capture::Aside::everything;
+  aside();
+  recording->goes = Capture::Aside::parameters;
+}
+
+template <class T>
+void linear_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x,
+                     const T* weight, const T* y, const kernels::Linear& sizes) {
+  using Slots = Queued<&kernels::Dot<T>::linear_backward, T*, T*, T*, const T*, const T*, const T*, const T*,
+                       const kernels::Linear&>;
+  split(
+      context, grad_x != nullptr,
+      [&] {
+        if (grad_x != nullptr) Slots::call(context, grad_x, nullptr, nullptr, grad_y, x, weight, y, sizes);
+      },
+      [&] { Slots::call(context, nullptr, grad_weight, grad_bias, grad_y, x, weight, y, sizes); });
+}
+
+template <class T>
+void conv2d_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x,
+                     const T* weight, const T* y, const kernels::Conv2d& sizes) {
+  using Slots = Queued<&kernels::Conv<T>::conv2d_backward, T*, T*, T*, const T*, const T*, const T*, const T*,
+                       const kernels::Conv2d&>;
+  split(
+      context, grad_x != nullptr,
+      [&] {
+        if (grad_x != nullptr) Slots::call(context, grad_x, nullptr, nullptr, grad_y, x, weight, y, sizes);
+      },
+      [&] { Slots::call(context, nullptr, grad_weight, grad_bias, grad_y, x, weight, y, sizes); });
+}
+
+template <class T>
+void split_gradients(kernels::Operators<T>& table) {
+  if constexpr (std::is_same_v<T, Scalar<T>> && std::is_floating_point_v<T>) {
+    table.dot.linear_backward = linear_backward<T>;
+    table.conv.conv2d_backward = conv2d_backward<T>;
+  }
+}
+
 // The fill value is in host memory and is read before the call returns.
 void fill(Context& context, void* out, std::int64_t n, const void* value, std::size_t element) {
   std::array<std::byte, 8> kept{};
@@ -367,11 +436,16 @@ const Mode& replaying_mode() {
                                  .destroy = destroy,
                                  .branch = branch,
                                  .join = join,
-                                 .loop = loop};
+                                 .loop = loop,
+                                 .aside = set_aside,
+                                 .await = await};
     Mode mode = tern::mode("sequential");
     mode.memory = &memory();
     mode.capture = &capture;
-    mode.for_each_table([](auto& table) { record_table(table); });
+    mode.for_each_table([](auto& table) {
+      record_table(table);
+      split_gradients(table);
+    });
     record_family(mode.movement);
     record_family(*mode.quantized);
     mode.movement.fill = fill;

@@ -9,7 +9,7 @@ namespace tern::testing {
 /// host cannot access it; fresh and released blocks hold only NaN. While a stream is recorded, every slot of the table
 /// queues its call with copies of its arguments, and nothing runs before the recording is launched. A recording keeps
 /// its blocks until it is destroyed. Branches of a recording run in the reverse of the order in which they were queued.
-/// It launches loops.
+/// What goes aside runs as late as it may. It launches loops.
 const Mode& replaying_mode();
 
 /// The next `count` recordings fail when they end.

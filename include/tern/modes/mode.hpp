@@ -59,11 +59,22 @@ struct Capture {
   void (*branch)(void* stream) = nullptr;
   /// Work queued from here on comes after all branches. Never throws.
   void (*join)(void* stream) = nullptr;
+  /// What goes aside of a recording.
+  enum class Aside : std::uint8_t {
+    nothing,
+    parameters,  ///< what kernels of a backward pass do for gradients of parameters alone
+    everything
+  };
   /// Launches a recording many times as one launch. Null in a mode that cannot: then each repetition is a launch.
   void (*loop)(void* recording, const Loop& loop, void* stream) = nullptr;
+  /// While recording, outside of branches: chooses what goes aside of the work that is queued on `stream` from here on.
+  /// It comes after all earlier work, and may run beside what follows. Never throws. Null in a mode that cannot.
+  void (*aside)(void* stream, Aside what) = nullptr;
+  /// Work queued from here on comes after what is aside. Never throws.
+  void (*await)(void* stream) = nullptr;
 
   using Members = MemberList<&Capture::begin, &Capture::end, &Capture::abandon, &Capture::launch, &Capture::destroy,
-                             &Capture::branch, &Capture::join, &Capture::loop>;
+                             &Capture::branch, &Capture::join, &Capture::loop, &Capture::aside, &Capture::await>;
 };
 
 /// Times the work of a stream without waiting for it (CUDA events), and names it for the vendor's profiler (NVTX). A

@@ -176,10 +176,10 @@ void linear_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
   if (masked || bias)
     through_rows(context, made.as<T>(), partials.as<float>(), grad_y, masked ? y : nullptr, rows, shape.activation);
   using Half = Prepared<Problem, Arrays>;
-  std::optional<Half> first, second;
-  if (grad_weight != nullptr) first.emplace(context, nullptr, by_library, to_weight, for_weight);
-  if (grad_x != nullptr) second.emplace(context, nullptr, by_library, to_x, for_x);
-  run_side_by_side(context, first, second, [&](const Context& where) {
+  std::optional<Half> data, weights;
+  if (grad_x != nullptr) data.emplace(context, nullptr, by_library, to_x, for_x);
+  if (grad_weight != nullptr) weights.emplace(context, nullptr, by_library, to_weight, for_weight);
+  run_side_by_side(context, data, weights, [&](const Context& where) {
     if (bias) sum_slices<T>(where, nullptr, grad_bias, partials.as<float>(), slices, 0, shape.out);
   });
 }

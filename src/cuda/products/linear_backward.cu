@@ -192,7 +192,7 @@ void run_library_backward(Context& context, const Problem& p, const Gradients& t
   std::optional<Half> to_weight, to_x;
   if (for_weight) prepare(to_weight, {.m = p.n, .n = p.k, .k = p.m, .transpose_a = true}, {to.grad_weight, g, x});
   if (for_x) prepare(to_x, {.m = p.m, .n = p.k, .k = p.n}, {to.grad_x, g, weight});
-  run_side_by_side(context, to_weight, to_x, [&](const Context& where) {
+  run_side_by_side(context, to_x, to_weight, [&](const Context& where) {
     if (through) through->add_sums(where);
   });
 }

@@ -1,0 +1,80 @@
+#pragma once
+// What a recorded backward queues aside: the gradients of parameters, for which nothing waits before backward ends.
+// They then run beside the gradients that lead on.
+
+#include <initializer_list>
+#include <memory>
+#include <unordered_map>
+
+#include "tern/modes/device.hpp"
+#include "tern/modes/mode.hpp"
+#include "tern/tensor/tensor.hpp"
+
+namespace tern {
+
+/// One backward of the calling thread. While a Step is being recorded in a mode that can (Capture::aside), its work may
+/// go aside; whatever else uses a storage of that work comes after it. All of it has joined at the end of the block. A
+/// backward inside another one ends that one's work aside.
+class [[nodiscard]] WorkAside {
+ public:
+  /// With `joined`, nothing goes aside: somebody reads each gradient before backward ends.
+  explicit WorkAside(bool joined);
+  WorkAside(const WorkAside&) = delete;
+  WorkAside& operator=(const WorkAside&) = delete;
+  ~WorkAside();
+
+  /// Whether the tensor's elements are written aside.
+  static bool writes(const Tensor& tensor);
+  /// The recording thread is about to queue work that uses a storage.
+  static void uses(Storage& storage, bool writes) noexcept;
+  /// Whether all work of the thread goes aside.
+  static bool inside();
+  /// Work from here on comes after all that is aside.
+  static void join() noexcept;
+
+ private:
+  friend class Aside;
+  friend class ParametersAside;
+  /// The backward whose work may go aside in the current scope; null: none.
+  static WorkAside* open();
+  void add(Storage& storage, bool writes);
+  void end() noexcept;
+
+  const Capture* capture_ = nullptr;  // null: nothing goes aside
+  void* stream_ = nullptr;
+  bool inside_ = false;                                                        // what the thread queues goes aside
+  std::unordered_map<const Storage*, std::weak_ptr<Storage>> read_, written_;  // not joined yet
+  WorkAside* const outer_;
+};
+
+/// To the end of the block, all work of the thread goes aside if `goes`: after what it has queued so far, and after the
+/// work aside before it.
+class [[nodiscard]] Aside {
+ public:
+  explicit Aside(bool goes);
+  Aside(const Aside&) = delete;
+  Aside& operator=(const Aside&) = delete;
+  ~Aside();
+
+ private:
+  WorkAside* work_ = nullptr;
+};
+
+/// To the end of the block, the kernel of an operator may write the gradients of parameters aside, and read there what
+/// they depend on.
+class [[nodiscard]] ParametersAside {
+ public:
+  /// Tensors of other gradients are not among them. Undefined ones do not count.
+  struct Tensors {
+    std::initializer_list<const Tensor*> read, written;
+  };
+  ParametersAside(bool may, const Tensors& tensors);
+  ParametersAside(const ParametersAside&) = delete;
+  ParametersAside& operator=(const ParametersAside&) = delete;
+  ~ParametersAside();
+
+ private:
+  WorkAside* work_ = nullptr;
+};
+
+}  // namespace tern
