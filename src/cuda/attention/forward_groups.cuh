@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "cuda/attention/group_tiles.cuh"
+#include "cuda/attention/parts.cuh"
 
 namespace tern::cuda::scaled_dot_product {
 
@@ -48,20 +49,19 @@ struct GroupRows {
 };
 
 template <class T, int Width, int Keys, int Groups, int Resident>
-__global__ void __launch_bounds__(128 * Groups, Resident) forward_groups(Forward<T> pass, Sizes sizes, float shift) {
+__global__ void __launch_bounds__(128 * Groups, Resident)
+    forward_groups(Forward<T> pass, Sizes sizes, float shift, RowParts partial) {
   begin_kernel();
   using Tile = GroupTile<T>;
   constexpr int rows = 64 * Groups, threads = 128 * Groups;
   extern __shared__ __align__(1024) unsigned char raw[];
   T* const queries = reinterpret_cast<T*>(raw);
   T *const all_keys = queries + rows * Width, *const all_values = all_keys + 2 * Keys * Width;
-  const int warp = static_cast<int>(threadIdx.x) / 32, group = warp / 4, tiles = (sizes.queries + rows - 1) / rows;
-  const int block = static_cast<int>(blockIdx.x), head = sizes.causal ? block % sizes.heads : block / tiles;
-  const int first = (sizes.causal ? tiles - 1 - block / sizes.heads : block % tiles) * rows;
-  const int own = first + warp * 16, seen = sizes.causal ? min(sizes.keys, first + rows) : sizes.keys;
-  const T *const query = sizes.of_head(pass.query, sizes.query, head),
-                 *const key = sizes.of_head(pass.key, sizes.key, head),
-                 *const value = sizes.of_head(pass.value, sizes.value, head);
+  const ForwardPlace<rows, Keys> place(sizes, partial.count);
+  const int warp = static_cast<int>(threadIdx.x) / 32, group = warp / 4, own = place.first + warp * 16;
+  const T *const query = sizes.of_head(pass.query, sizes.query, place.head),
+                 *const key = sizes.of_head(pass.key, sizes.key, place.head),
+                 *const value = sizes.of_head(pass.value, sizes.value, place.head);
   const auto copy_keys = [&](int from) {
     copy_swizzled<Keys, Width, threads>(all_keys + from / Keys % 2 * Keys * Width, key, from, sizes.keys, sizes.width,
                                         sizes.key.row, sizes.packs);
@@ -70,11 +70,12 @@ __global__ void __launch_bounds__(128 * Groups, Resident) forward_groups(Forward
     copy_swizzled<Keys, Width, threads>(all_values + from / Keys % 2 * Keys * Width, value, from, sizes.keys,
                                         sizes.values, sizes.value.row, sizes.packs);
   };
-  copy_swizzled<rows, Width, threads>(queries, query, first, sizes.queries, sizes.width, sizes.query.row, sizes.packs);
-  copy_keys(0);
+  copy_swizzled<rows, Width, threads>(queries, query, place.first, sizes.queries, sizes.width, sizes.query.row,
+                                      sizes.packs);
+  copy_keys(place.begin);
   commit_copies();
-  copy_values(0);
-  if (Keys < seen) copy_keys(Keys);
+  copy_values(place.begin);
+  if (place.begin + Keys < place.end) copy_keys(place.begin + Keys);
   commit_copies();
 
   typename Tile::template Sums<Width> sums;
@@ -85,16 +86,17 @@ __global__ void __launch_bounds__(128 * Groups, Resident) forward_groups(Forward
   const bool scales_first = !(sizes.scale > 0);
   const float left = scales_first ? 1.0f : sizes.scale, scale = left * log2_e;
 #pragma unroll 1
-  for (int begin = 0;; begin += Keys) {
-    begin == 0 ? await_copies<1>() : await_copies<0>();
+  for (int begin = place.begin;; begin += Keys) {
+    begin == place.begin ? await_copies<1>() : await_copies<0>();
     publish_to_groups();
     __syncthreads();
-    if (begin > 0) {
-      if (begin + Keys < seen) copy_keys(begin + Keys);
-      if (begin < seen) copy_values(begin);
+    if (begin > place.begin) {
+      if (begin + Keys < place.end) copy_keys(begin + Keys);
+      if (begin < place.end) copy_values(begin);
       commit_copies();
     }
-    if (begin >= seen) {
+    if (begin >= place.end) {
+      if (begin == place.begin) break;  // no keys
       begin_products();
       Tile::template start_add<Keys, Width>(sums, weights, all_values + (begin / Keys - 1) % 2 * Keys * Width);
       await_products<0>();
@@ -105,7 +107,7 @@ __global__ void __launch_bounds__(128 * Groups, Resident) forward_groups(Forward
     begin_products();
     Tile::template start_scores<Keys, Width, rows>(scores, queries + group * 64 * Swizzled<Width>::columns,
                                                    all_keys + begin / Keys % 2 * Keys * Width);
-    if (begin > 0) {
+    if (begin > place.begin) {
       Tile::template start_add<Keys, Width>(sums, weights, all_values + (begin / Keys - 1) % 2 * Keys * Width);
       await_products<1>();
     } else {
@@ -125,17 +127,8 @@ __global__ void __launch_bounds__(128 * Groups, Resident) forward_groups(Forward
       for (int part = 0; part < 4; ++part) sums.sum[0][j][part] *= factor[part / 2];
     weights.round(scores);
   }
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const float total = rows_so_far.total[i] =
-        over_row<Tile>(rows_so_far.total[i], [](float a, float b) { return a + b; });
-    const int row = own + Tile::row(i);
-    if (pass.log_sum != nullptr && threadIdx.x % 4 == 0 && row < sizes.queries)
-      pass.log_sum[static_cast<std::int64_t>(head) * sizes.queries + row] =
-          fmaf(shift + log2f(total), ln_2, __fmul_rn(rows_so_far.top[i], left));
-  }
-  write_rows<Tile, Width>(sizes.of_head(pass.out, sizes.out, head), sums, own, sizes.queries, sizes.values,
-                          sizes.out.row, sizes.packs, [&](int i) { return 1 / rows_so_far.total[i]; });
+  const float top[2] = {__fmul_rn(rows_so_far.top[0], left), __fmul_rn(rows_so_far.top[1], left)};
+  write_results<Tile, Width>(pass, sizes, partial, shift, place.head, place.part, own, top, rows_so_far.total, sums);
 }
 
 template <class T, int Width, int Keys, int Groups, int Resident>
@@ -143,10 +136,13 @@ struct GroupForward {
   static constexpr int rows = 64 * Groups;
   static constexpr std::size_t bytes = sizeof(T) * (rows + 4 * Keys) * Width;
 
-  static void run(const Context& context, const Forward<T>& pass, const Sizes& sizes) {
-    const auto blocks = static_cast<unsigned>(sizes.heads * ceil_div(sizes.queries, rows));
-    launch(context, Grid(blocks, 128 * Groups, bytes), forward_groups<T, Width, Keys, Groups, Resident>, pass, sizes,
-           weight_shift<T>(sizes));
+  static void run(Context& context, const Forward<T>& pass, const Sizes& sizes) {
+    const float shift = weight_shift<T>(sizes);
+    const std::int64_t blocks = sizes.heads * ceil_div(sizes.queries, rows);
+    const ForwardParts<T> parts(context, sizes, forward_parts(sizes, blocks, Resident));
+    launch(context, Grid(static_cast<unsigned>(blocks * parts.parts().count), 128 * Groups, bytes),
+           forward_groups<T, Width, Keys, Groups, Resident>, pass, sizes, shift, parts.parts());
+    parts.join(context, pass, sizes, shift);
   }
 };
 
