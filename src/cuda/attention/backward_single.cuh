@@ -13,7 +13,7 @@ struct SingleShape {
   static constexpr int step = 64, rows = 64 * Tiles * Groups, threads = 128 * Groups, own = rows * Width;
   static constexpr int other = step * Width, resident = Groups == 1 ? 2 : 1;
   static constexpr std::size_t bytes =
-      sizeof(T) * (2 * own + 4 * other + rows * step) + sizeof(float) * 4 * static_cast<std::size_t>(step);
+      sizeof(T) * (2 * own + 4 * other + 2 * rows * step) + sizeof(float) * 4 * static_cast<std::size_t>(step);
 };
 
 /// Factors of 16 rows of a warp, from `row` on, to a matrix [Rows, 64].
@@ -107,8 +107,8 @@ __global__ void __launch_bounds__(128 * Groups, SingleShape<T, Width, Tiles, Gro
   const Walk<true, T, rows, step_rows> walk(pass, sizes, static_cast<int>(blockIdx.x));
   T* const own = reinterpret_cast<T*>(raw);
   T *const own_value = own + Shape::own, *const others = own_value + Shape::own;
-  T* const scores = others + 4 * Shape::other;  // gradients of scores
-  auto* const of_columns = reinterpret_cast<float*>(scores + rows * step_rows);
+  T* const all_scores = others + 4 * Shape::other;  // gradients of scores
+  auto* const of_columns = reinterpret_cast<float*>(all_scores + 2 * rows * step_rows);
   const int warp = static_cast<int>(threadIdx.x) / 32, group = warp / 4;
   const auto load = [&](int step) {
     T* const to = others + step % 2 * 2 * Shape::other;
@@ -118,6 +118,9 @@ __global__ void __launch_bounds__(128 * Groups, SingleShape<T, Width, Tiles, Gro
   walk.load_own(own, own_value, [&](auto... of) { copy_swizzled<rows, Width, threads>(of..., sizes.packs); });
   if (walk.at < walk.end) load(walk.at);
   commit_copies();
+  await_copies<0>();
+  publish_to_groups();
+  __syncthreads();
   float* const parts =
       pass.query_parts + (std::int64_t{walk.first / rows} * sizes.heads + walk.head) * sizes.queries * sizes.width;
   if (sizes.causal && sizes.query_parts > 1 && walk.part == 0) clear_queries<T, step_rows>(parts, sizes, walk.first);
@@ -127,12 +130,10 @@ __global__ void __launch_bounds__(128 * Groups, SingleShape<T, Width, Tiles, Gro
   for (int t = 0; t < Tiles; ++t) tiles[t].sums.clear(), tiles[t].value_sums.clear();
 #pragma unroll 1
   for (int step = walk.at; step < walk.end; ++step) {
-    await_copies<0>();
-    publish_to_groups();
-    __syncthreads();
     if (step + 1 < walk.end) load(step + 1);
     commit_copies();
     const T* const other = others + step % 2 * 2 * Shape::other;
+    T* const scores = all_scores + step % 2 * rows * step_rows;
 #pragma unroll
     for (int t = 0; t < Tiles; ++t) {
       const int first = (group * Tiles + t) * 64, row = first + warp % 4 * 16;
@@ -144,9 +145,10 @@ __global__ void __launch_bounds__(128 * Groups, SingleShape<T, Width, Tiles, Gro
       tiles[t].add(own + first * panel, own_value + first * panel, other, other + Shape::other, sizes, window,
                    of_columns + step % 2 * 2 * step_rows, scores, row);
     }
+    await_copies<0>();
     publish_to_groups();
     __syncthreads();
-    if (step % Groups != group) continue;
+    if (step % Groups != group) continue;  // the others begin the next step
     typename Tile::template Sums<Width> sums;
     add_queries<rows, Width>(sums, scores, own);
     const int mine = walk.row(step) + warp % 4 * 16;

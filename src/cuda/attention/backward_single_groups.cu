@@ -42,10 +42,22 @@ void run_backward_single(Context& context, const Backward<T>& pass, const Sizes&
     using Shape = SingleShape<T, width, tiles, groups>;
     Sizes own = sizes;
     own.query_parts = static_cast<int>(ceil_div(sizes.keys, Shape::rows));
-    const std::int64_t blocks = std::int64_t{sizes.heads} * own.query_parts;
-    own.key_parts = parts_for(sizes.queries, sizes.queries, share_of(sizes, blocks * sizes.queries, Shape::resident));
-    launch_with_parts(context, pass, own, blocks * own.key_parts, 0, Shape::threads, Shape::bytes,
-                      backward_single<T, width, tiles, groups>);
+    const std::int64_t all_blocks = std::int64_t{sizes.heads} * own.query_parts;
+    own.key_parts =
+        parts_for(sizes.queries, sizes.queries, share_of(sizes, all_blocks * sizes.queries, Shape::resident));
+    const std::int64_t of_head = std::int64_t{sizes.queries} * sizes.width * own.query_parts * 4;
+    const char* const slice = std::getenv("TERN_SLICE");
+    const std::int64_t most = std::int64_t{slice == nullptr ? 64 : std::atoi(slice)} << 20;
+    const std::int64_t heads =
+        own.query_parts == 1 ? sizes.heads : std::clamp<std::int64_t>(most / of_head, 1, sizes.heads);
+    for (std::int64_t first = 0; first < sizes.heads; first += heads) {
+      own.first_head = static_cast<int>(first);
+      own.heads = static_cast<int>(std::min(heads, sizes.heads - first));
+      Backward<T> of_heads = pass;
+      of_heads.log_sum += first * sizes.queries, of_heads.inner += first * sizes.queries;
+      launch_with_parts(context, of_heads, own, std::int64_t{own.heads} * own.query_parts * own.key_parts, 0,
+                        Shape::threads, Shape::bytes, backward_single<T, width, tiles, groups>);
+    }
   });
 }
 #else
