@@ -2,11 +2,8 @@
 // The forward pass of attention: a block owns some rows of queries and loops over blocks of keys, keeping each row's
 // largest score and sum so far (Milakov and Gimelshein, 2018; Dao and others, 2022). No scores are stored.
 
-#include <cmath>
-#include <type_traits>
-
+#include "cuda/attention/forward_rows.cuh"
 #include "cuda/attention/half_tiles.cuh"
-#include "cuda/attention/parts.cuh"
 #include "tern/core/dtype.hpp"
 
 namespace tern::cuda::scaled_dot_product {
@@ -58,14 +55,11 @@ __global__ void __launch_bounds__(32 * Warps, Resident)
   prepare_tile<Tile, rows, Width, threads>(queries);
 
   typename Tile::template Sums<Width> sums;
-  float top[Tile::rows], total[Tile::rows];  // the largest score; the sum of weights
+  RowsSoFar<Tile, Keys> so_far;
 #pragma unroll
-  for (int i = 0; i < Tile::rows; ++i) {
-    top[i] = -INFINITY;
-    total[i] = 0;
+  for (int i = 0; i < Tile::rows; ++i)
 #pragma unroll
     for (int j = 0; j < sums.columns; ++j) sums.value(i, j) = 0;
-  }
 #pragma unroll 1
   for (int begin = place.begin; begin < place.end; begin += Keys) {
     await_copies<Stages == 1 ? 1 : 0>();
@@ -75,10 +69,8 @@ __global__ void __launch_bounds__(32 * Warps, Resident)
       if (more) copy_keys(begin + Keys), copy_values(begin + Keys);
       commit_copies();
     }
-    const Element *const keys = all_keys + begin / Keys % Stages * Keys * distance, *const values =
-                                                                                        all_values + begin / Keys %
-                                                                                                         Stages * Keys *
-                                                                                                         distance;
+    const int buffer = begin / Keys % Stages * Keys * distance;
+    const Element *const keys = all_keys + buffer, *const values = all_values + buffer;
     const bool sees = !sizes.causal || begin < own + Tile::warp_rows;  // the same for all lanes
     typename Tile::template Sums<Keys> weights;
     if (sees) Tile::template scores<Keys, Width>(weights, queries + warp * Tile::warp_rows * distance, keys);
@@ -89,35 +81,13 @@ __global__ void __launch_bounds__(32 * Warps, Resident)
     }
     if (sees) {
       scale_scores<Tile>(weights, sizes.scale);
-      if (begin + Keys > sizes.keys || (sizes.causal && begin + Keys > own + 1)) {  // not every row sees every key
+      so_far.hide(weights, sizes, begin, own);
+      float factor[Tile::rows];
+      so_far.weigh(weights, factor, log2_e, shift);
 #pragma unroll
-        for (int i = 0; i < Tile::rows; ++i)
+      for (int i = 0; i < Tile::rows; ++i)
 #pragma unroll
-          for (int j = 0; j < weights.columns; ++j) {
-            const int column = begin + Tile::column(j);
-            if (column >= sizes.keys || (sizes.causal && column > own + Tile::row(i))) weights.at(i, j) = -INFINITY;
-          }
-      }
-#pragma unroll
-      for (int i = 0; i < Tile::rows; ++i) {
-        float largest = weights.at(i, 0);
-#pragma unroll
-        for (int j = 1; j < weights.columns; ++j) largest = fmaxf(largest, weights.at(i, j));
-        largest = over_row<Tile>(largest, [](float a, float b) { return fmaxf(a, b); });
-        // Scores lose their maximum before they are scaled: rounding a large product could exceed an exponent.
-        const float now = fmaxf(top[i], largest), base = now == -INFINITY ? 0.0f : now;
-        const float factor = power_of_2((top[i] - base) * log2_e);
-        top[i] = now;
-        float sum = 0;
-#pragma unroll
-        for (int j = 0; j < weights.columns; ++j) {
-          weights.at(i, j) = power_of_2(fmaf(weights.at(i, j) - base, log2_e, -shift));
-          sum += weights.at(i, j);
-        }
-        total[i] = fmaf(total[i], factor, sum);
-#pragma unroll
-        for (int j = 0; j < sums.columns; ++j) sums.value(i, j) *= factor;
-      }
+        for (int j = 0; j < sums.columns; ++j) sums.value(i, j) *= factor[i];
       Tile::template stage<Keys>(stage, weights);
     }
     if constexpr (Stages == 1) {
@@ -131,7 +101,7 @@ __global__ void __launch_bounds__(32 * Warps, Resident)
       commit_copies();
     }
   }
-  write_results<Tile, Width>(pass, sizes, partial, shift, head, place.part, own, top, total, sums);
+  write_results<Tile, Width>(pass, sizes, partial, shift, head, place.part, own, so_far.top, so_far.total, sums);
 }
 
 template <class Tile, int Width, int Keys, int Warps, int Resident, int Stages = 1>

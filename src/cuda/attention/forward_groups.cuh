@@ -2,51 +2,10 @@
 // The forward pass by warpgroups: while tensor cores add the weighted values of some keys, threads make the weights of
 // the next ones.
 
-#include <cmath>
-
+#include "cuda/attention/forward_rows.cuh"
 #include "cuda/attention/group_tiles.cuh"
-#include "cuda/attention/parts.cuh"
 
 namespace tern::cuda::scaled_dot_product {
-
-/// What a thread knows of its two rows.
-template <class T, int Keys>
-struct GroupRows {
-  using Tile = GroupTile<T>;
-  using Scores = typename Tile::template Sums<Keys>;
-  float top[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};  ///< the largest score; the sum of weights
-
-  /// Of the keys from `begin` on, those that a row does not see.
-  static __device__ __forceinline__ void hide(Scores& scores, const Sizes& sizes, int begin, int own) {
-#pragma unroll
-    for (int i = 0; i < 2; ++i)
-#pragma unroll
-      for (int j = 0; j < Keys / 4; ++j) {
-        const int column = begin + Tile::column(j);
-        if (column >= sizes.keys || (sizes.causal && column > own + Tile::row(i))) scores.at(i, j) = -INFINITY;
-      }
-  }
-  /// Scores become weights; earlier ones are to be multiplied by `factor`.
-  __device__ __forceinline__ void weigh(Scores& scores, float (&factor)[2], float scale, float shift) {
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      float largest = scores.at(i, 0);
-#pragma unroll
-      for (int j = 1; j < Keys / 4; ++j) largest = fmaxf(largest, scores.at(i, j));
-      largest = over_row<Tile>(largest, [](float a, float b) { return fmaxf(a, b); });
-      const float now = fmaxf(top[i], largest), base = now == -INFINITY ? 0.0f : now;
-      factor[i] = power_of_2((top[i] - base) * scale);
-      top[i] = now;
-      float sum = 0;
-#pragma unroll
-      for (int j = 0; j < Keys / 4; ++j) {
-        scores.at(i, j) = power_of_2(fmaf(scores.at(i, j) - base, scale, -shift));
-        sum += scores.at(i, j);
-      }
-      total[i] = fmaf(total[i], factor[i], sum);
-    }
-  }
-};
 
 template <class T, int Width, int Keys, int Groups, int Resident>
 __global__ void __launch_bounds__(128 * Groups, Resident)
@@ -79,7 +38,7 @@ __global__ void __launch_bounds__(128 * Groups, Resident)
   commit_copies();
 
   typename Tile::template Sums<Width> sums;
-  GroupRows<T, Keys> rows_so_far;
+  RowsSoFar<Tile, Keys> so_far;
   sums.clear();
   typename Tile::template Factors<Keys> weights;
   // Scores lose their maximum before they are scaled, where the scale keeps their order.
@@ -115,10 +74,9 @@ __global__ void __launch_bounds__(128 * Groups, Resident)
     }
     hold(scores.sum[0]);
     if (scales_first) scale_scores<Tile>(scores, sizes.scale);
-    if (begin + Keys > sizes.keys || (sizes.causal && begin + Keys > own + 1))
-      rows_so_far.hide(scores, sizes, begin, own);
+    so_far.hide(scores, sizes, begin, own);
     float factor[2];
-    rows_so_far.weigh(scores, factor, scale, shift);
+    so_far.weigh(scores, factor, scale, shift);
     await_products<0>();
     hold(sums.sum[0]);
 #pragma unroll
@@ -127,8 +85,8 @@ __global__ void __launch_bounds__(128 * Groups, Resident)
       for (int part = 0; part < 4; ++part) sums.sum[0][j][part] *= factor[part / 2];
     weights.round(scores);
   }
-  const float top[2] = {__fmul_rn(rows_so_far.top[0], left), __fmul_rn(rows_so_far.top[1], left)};
-  write_results<Tile, Width>(pass, sizes, partial, shift, place.head, place.part, own, top, rows_so_far.total, sums);
+  const float top[2] = {__fmul_rn(so_far.top[0], left), __fmul_rn(so_far.top[1], left)};
+  write_results<Tile, Width>(pass, sizes, partial, shift, place.head, place.part, own, top, so_far.total, sums);
 }
 
 template <class T, int Width, int Keys, int Groups, int Resident>

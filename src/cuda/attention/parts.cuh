@@ -104,45 +104,4 @@ void ForwardParts<T>::join(const Context& context, const Forward<T>& pass, const
     launch(context, Grid(static_cast<unsigned>(rows_), join_threads), join_rows<T>, pass, sizes, shift, parts_);
 }
 
-/// A block of the forward pass: its head, its first query, and the keys of its part, by `Keys` at a time.
-template <int Rows, int Keys>
-struct ForwardPlace {
-  int head, first, part, begin, end;
-
-  __device__ __forceinline__ ForwardPlace(const Sizes& sizes, int parts) {
-    const int tiles = (sizes.queries + Rows - 1) / Rows, block = static_cast<int>(blockIdx.x) / parts;
-    part = static_cast<int>(blockIdx.x) % parts;
-    // Rows that see the most keys come first.
-    head = sizes.causal ? block % sizes.heads : block / tiles;
-    first = (sizes.causal ? tiles - 1 - block / sizes.heads : block % tiles) * Rows;
-    const int seen = sizes.causal ? min(sizes.keys, first + Rows) : sizes.keys, steps = (seen + Keys - 1) / Keys;
-    begin = steps * part / parts * Keys, end = min(seen, steps * (part + 1) / parts * Keys);
-  }
-};
-
-/// Writes a warp's results, or those of a part, and the rows' log-sum-exp: `top` is the largest score of each row,
-/// `total` this thread's part of the sum of weights.
-template <class Tile, int Width, class T>
-__device__ __forceinline__ void write_results(const Forward<T>& pass, const Sizes& sizes, const RowParts& partial,
-                                              float shift, int head, int part, int own, const float (&top)[Tile::rows],
-                                              float (&total)[Tile::rows], typename Tile::template Sums<Width>& sums) {
-  const std::int64_t of_head = std::int64_t{head} * sizes.queries;
-#pragma unroll
-  for (int i = 0; i < Tile::rows; ++i) {
-    total[i] = over_row<Tile>(total[i], [](float a, float b) { return a + b; });
-    const int row = own + Tile::row(i);
-    if (threadIdx.x % Tile::lanes_per_row != 0 || row >= sizes.queries) continue;
-    if (partial.count > 1)
-      partial.found[(of_head + row) * partial.count + part] = float2{top[i], total[i]};
-    else if (pass.log_sum != nullptr)
-      pass.log_sum[of_head + row] = fmaf(shift + log2f(total[i]), ln_2, top[i]);
-  }
-  if (partial.count > 1)
-    write_part<Tile, Width>(partial.sums + (of_head * partial.count + part) * sizes.values, sums, own, sizes.queries,
-                            sizes.values, std::int64_t{partial.count} * sizes.values, 1.0f);
-  else
-    write_rows<Tile, Width>(sizes.of_head(pass.out, sizes.out, head), sums, own, sizes.queries, sizes.values,
-                            sizes.out.row, sizes.packs, [&](int i) { return 1 / total[i]; });
-}
-
 }  // namespace tern::cuda::scaled_dot_product
