@@ -25,8 +25,9 @@ struct Sizes {
 /// The result, and the gradients of queries, keys and values. `by_tokens`: all lie as a linear layer makes them, heads
 /// behind rows.
 std::vector<std::vector<double>> run(const std::string& mode, const std::vector<Tensor>& inputs, const Tensor& grad,
-                                     DType dtype, bool causal, bool by_tokens, std::string_view algorithm = {}) {
-  const Device device{mode};
+                                     DType dtype, bool causal, bool by_tokens, std::string_view algorithm = {},
+                                     std::optional<Precision> precision = {}) {
+  const Device device{mode, {.precision = precision}};
   std::optional<ForcedAlgorithm> forced;
   if (!algorithm.empty()) forced.emplace("attention", algorithm);
   std::vector<Tensor> own;
@@ -108,9 +109,44 @@ TEST_CASE("attention: dtypes and layouts over several tiles agree, in cuda", "[o
     all.push_back({{900}, queries, 50, 32, 32});
   }
   all.push_back({{1}, 900, 70, 64, 64});  // many queries of few keys
+  // Blocks that share the loop over keys, over queries, or over both.
+  all.push_back({{1}, 40, 900, 72, 96});
+  all.push_back({{2}, 700, 700, 96, 40});
+  // Weights that backward by warpgroups computes once: one block or two for the keys.
+  for (const std::int64_t keys : {60, 120, 250, 400}) all.push_back({{2}, keys == 120 ? 300 : 150, keys, 64, 40});
+  for (const std::int64_t keys : {60, 120, 250}) all.push_back({{3}, 150, keys, 90, keys == 120 ? 72 : 128});
   // Beside vectorized, which the next test compares with sequential, as these sizes take long there. By name, too,
   // since this card and these sizes do not choose all.
   compare_with_float32("cuda", all, "vectorized", {"", "fused", "warpgroups"});
+}
+
+TEST_CASE("attention: TF32 over several tiles agrees with float32, in cuda", "[operators][cuda]") {
+  if (!has("cuda") || !has("vectorized")) return;
+  for (const Sizes& sizes : std::vector<Sizes>{{{2}, 130, 150, 32, 30},
+                                               {{3}, 130, 90, 64, 41},
+                                               {{2}, 70, 130, 72, 96},
+                                               {{150}, 140, 66, 96, 96},
+                                               {{2}, 65, 200, 128, 80},
+                                               {{1}, 40, 900, 96, 72},
+                                               {{2}, 700, 700, 96, 40}})
+    for (const bool causal : {false, true}) {
+      Generator generator{5};
+      const auto drawn = [&](std::int64_t rows, std::int64_t columns) {
+        return randn({sizes.lead[0], rows, columns}, generator);
+      };
+      const std::vector<Tensor> inputs{drawn(sizes.queries, sizes.width), drawn(sizes.keys, sizes.width),
+                                       drawn(sizes.keys, sizes.values)};
+      const Tensor grad = drawn(sizes.queries, sizes.values);
+      const auto by = [&](const std::string& mode, Precision precision) {
+        return run(mode, inputs, grad, DType::float32, causal, false, "", precision);
+      };
+      const auto got = by("cuda", Precision::tf32), expected = by("vectorized", Precision::strict);
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        INFO(inputs[0].shape() << ' ' << inputs[1].shape() << (causal ? " causal" : "") << ", result " << i);
+        CHECK(distance(got[i], expected[i]) < 3 * 0x1p-10);
+      }
+      CHECK(by("cuda", Precision::tf32) == got);
+    }
 }
 
 TEST_CASE("attention: up to 32 queries without gradients, in cuda", "[operators][cuda]") {

@@ -52,13 +52,6 @@ Sizes sizes_of(const ScaledDotProduct& sizes, bool packed) {
           .grad = sizes.grad_out};
 }
 
-/// How many heads have one gradient of keys and values.
-int sharing_of(const ScaledDotProduct& sizes, bool of_keys, bool of_values) {
-  const bool shared = sizes.inner > 1 && (of_keys || of_values) && (!of_keys || sizes.grad_key.inner == 0) &&
-                      (!of_values || sizes.grad_value.inner == 0);
-  return shared ? static_cast<int>(sizes.inner) : 1;
-}
-
 /// Sizes and what else the choice reads. Both passes take the same kernels, whose scores have the same bits.
 struct Problem {
   std::int64_t heads = 0, queries = 0, keys = 0, width = 0, values = 0;
@@ -153,26 +146,30 @@ bool fuses(const Context& context, const ScaledDotProduct& sizes) {
 
 bool takes_strides(const Context&) { return true; }
 
+/// Runs the pass by the chosen kernels.
+template <class T, class Streamed, class Groups, class Fused>
+void run_chosen(Context& context, const ScaledDotProduct& sizes, bool records, const Streamed& by_streamed,
+                const Groups& by_groups, const Fused& by_fused) {
+  const std::string_view name = chosen<T>(context, sizes, records);
+  const bool streams = name == streamed.name, groups = name == warpgroups.name;
+  took_algorithm(context, decision, streams ? streamed.name : groups ? warpgroups.name : fused_last.name);
+  if (streams) return by_streamed();
+  if constexpr (is_half<T>)
+    if (groups) return by_groups();
+  by_fused();
+}
+
 template <class T>
 void attend(Context& context, T* out, Scalar<T>* log_sum, const T* query, const T* key, const T* value,
             const ScaledDotProduct& sizes) {
   if constexpr (std::is_same_v<T, double>) {
     throw Error("cuda: attention of float64 is composed");
   } else {
-    const std::string_view name = chosen<T>(context, sizes, log_sum != nullptr);
     const Sizes own = sizes_of(sizes, packs<T>(sizes, {out, query, key, value}));
     const Forward<T> pass{out, log_sum, query, key, value};
-    if (name == streamed.name) {
-      took_algorithm(context, decision, streamed.name);
-      return run_streamed<T>(context, pass, own);
-    }
-    if constexpr (is_half<T>)
-      if (name == warpgroups.name) {
-        took_algorithm(context, decision, warpgroups.name);
-        return run_forward_groups<T>(context, pass, own);
-      }
-    took_algorithm(context, decision, fused_last.name);
-    run_forward<T>(context, pass, own);
+    run_chosen<T>(
+        context, sizes, log_sum != nullptr, [&] { run_streamed<T>(context, pass, own); },
+        [&] { run_forward_groups<T>(context, pass, own); }, [&] { run_forward<T>(context, pass, own); });
   }
 }
 
@@ -183,24 +180,20 @@ void attend_backward(Context& context, T* grad_query, T* grad_key, T* grad_value
   if constexpr (std::is_same_v<T, double>) {
     throw Error("cuda: attention of float64 is composed");
   } else {
-    const std::string_view name = chosen<T>(context, sizes, true);
-    Sizes own = sizes_of(sizes, packs<T>(sizes, {grad_query, grad_key, grad_value, grad_out, query, key, value, out}));
-    own.sharing = sharing_of(sizes, grad_key != nullptr, grad_value != nullptr);
-    if (name == streamed.name) {
-      took_algorithm(context, decision, streamed.name);
-      return run_streamed_backward<T>(
-          context, {{grad_query, grad_key, grad_value, grad_out, query, key, value, log_sum, nullptr}, out}, own);
-    }
-    const Scratch inner(context, static_cast<std::size_t>(sizes.heads * sizes.queries) * sizeof(float));
-    run_inner<T>(context, inner.as<float>(), grad_out, out, own);
-    const Backward<T> pass{grad_query, grad_key, grad_value, grad_out, query, key, value, log_sum, inner.as<float>()};
-    if constexpr (is_half<T>)
-      if (name == warpgroups.name) {
-        took_algorithm(context, decision, warpgroups.name);
-        return run_backward_groups<T>(context, pass, own);
-      }
-    took_algorithm(context, decision, fused_last.name);
-    run_backward<T>(context, pass, own);
+    const Sizes own =
+        sizes_of(sizes, packs<T>(sizes, {grad_query, grad_key, grad_value, grad_out, query, key, value, out}));
+    const StreamedBackward<T> pass{{grad_query, grad_key, grad_value, grad_out, query, key, value, log_sum, nullptr},
+                                   out};
+    const auto with_inner = [&](const auto& run) {
+      const Scratch inner(context, static_cast<std::size_t>(sizes.heads * sizes.queries) * sizeof(float));
+      run_inner<T>(context, inner.as<float>(), grad_out, out, own);
+      Backward<T> with = pass;
+      with.inner = inner.as<float>();
+      run(context, with, own);
+    };
+    run_chosen<T>(
+        context, sizes, true, [&] { run_streamed_backward<T>(context, pass, own); },
+        [&] { with_inner(run_backward_groups<T>); }, [&] { with_inner(run_backward<T>); });
   }
 }
 

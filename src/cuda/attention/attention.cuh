@@ -30,17 +30,6 @@ void with_width(int width, const Body& body) {
     body(std::integral_constant<int, 32>{});
   else if (width <= 64)
     body(std::integral_constant<int, 64>{});
-  else
-    body(std::integral_constant<int, 128>{});
-}
-
-/// The same for 16-bit elements.
-template <class Body>
-void with_half_width(int width, const Body& body) {
-  if (width <= 32)
-    body(std::integral_constant<int, 32>{});
-  else if (width <= 64)
-    body(std::integral_constant<int, 64>{});
   else if (width <= 96)
     body(std::integral_constant<int, 96>{});
   else
@@ -54,7 +43,7 @@ template <class T>
 std::size_t backward_shared(const Context& context, const Sizes& sizes);
 
 template <class T>
-void run_forward(const Context& context, const Forward<T>& pass, const Sizes& sizes);
+void run_forward(Context& context, const Forward<T>& pass, const Sizes& sizes);
 /// inner [heads, queries]: the products of rows of grad and of the result, for backward.
 template <class T>
 void run_inner(const Context& context, float* inner, const T* grad, const T* out, const Sizes& sizes);
@@ -71,8 +60,13 @@ void run_streamed_backward(Context& context, const StreamedBackward<T>& pass, co
 /// Whether the card multiplies by warpgroups, and this build has the kernels: for 16-bit elements.
 bool has_groups();
 template <class T>
-void run_forward_groups(const Context& context, const Forward<T>& pass, const Sizes& sizes);
+void run_forward_groups(Context& context, const Forward<T>& pass, const Sizes& sizes);
 template <class T>
 void run_backward_groups(Context& context, const Backward<T>& pass, const Sizes& sizes);
+/// Few keys, whose weights the backward pass by warpgroups computes once.
+template <class T>
+bool runs_single(const Backward<T>& pass, const Sizes& sizes);
+template <class T>
+void run_backward_single(Context& context, const Backward<T>& pass, const Sizes& sizes);
 
 }  // namespace tern::cuda::scaled_dot_product

@@ -13,8 +13,8 @@ void with_shape(const Context& context, const Sizes& sizes, const Body& body) {
   const bool tensor = on_tensor_cores(context);
   with_width(std::max(sizes.width, sizes.values), [&](auto width) {
     constexpr int W = width;
-    if constexpr (W == 128) {
-      tensor ? body(BackwardLaunch<TensorTile<1>, W, 32, 4, 1, 2>{})
+    if constexpr (W >= 96) {
+      tensor ? body(BackwardLaunch < TensorTile<1>, W, 32, 4, W == 96 ? 2 : 1, 2 > {})
              : body(BackwardLaunch<FusedTile<4>, W, 32, 4, 1, 2>{});
     } else if constexpr (W == 64) {
       if (tensor)

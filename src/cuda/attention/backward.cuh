@@ -3,9 +3,8 @@
 // loop over the queries, for the gradients of keys and values; the others own rows of queries and loop over the keys.
 // Every sum has one block and one order.
 
-#include <algorithm>
-
 #include "cuda/attention/half_tiles.cuh"
+#include "cuda/attention/parts.cuh"
 
 namespace tern::cuda::scaled_dot_product {
 
@@ -17,6 +16,26 @@ struct BackwardShape {
   static constexpr std::size_t bytes = sizeof(Element) * (2 * own + 2 * Stages * other) +
                                        sizeof(float) * (rows * Tile::template stage_pitch<Step> + 2 * Stages * Step);
 };
+
+/// Where gradients go, or the sums [parts, heads, rows, width] of their parts.
+template <class T>
+struct Gradient {
+  T* to;
+  float* parts;
+  kernels::HeadStrides strides;
+};
+template <class T>
+__device__ __forceinline__ Gradient<T> of_query(const Backward<T>& pass, const Sizes& sizes) {
+  return {pass.grad_query, pass.query_parts, sizes.grad_query};
+}
+template <class T>
+__device__ __forceinline__ Gradient<T> of_key(const Backward<T>& pass, const Sizes& sizes) {
+  return {pass.grad_key, pass.key_parts, sizes.grad_key};
+}
+template <class T>
+__device__ __forceinline__ Gradient<T> of_value(const Backward<T>& pass, const Sizes& sizes) {
+  return {pass.grad_value, pass.value_parts, sizes.grad_value};
+}
 
 /// A warp's rows from `mine` on, of the keys (OfKeys) or of the queries, and `Step` of the `count` others from `begin`
 /// on.
@@ -79,32 +98,33 @@ __device__ __forceinline__ void copy_columns(float* to, const float* log_sum, co
   copy_async<1>(to + threadIdx.x + Step, inner + (inside ? at : 0), inside);
 }
 
-/// The rows that a block owns, of the keys (OfKeys) or of the queries, and the steps that it takes through the others:
-/// blocks of keys through the queries of all heads that share them. The parts of the steps have blocks of their own.
+/// The rows that a block owns, of the keys (OfKeys) or of the queries of a head, and the steps that it takes through
+/// the others. Some blocks may share these steps: each has a part of them.
 template <bool OfKeys, class T, int Rows, int Step>
 struct Walk {
   const Backward<T>& pass;
   const Sizes& sizes;
-  int head, first, part;  ///< the first head
-  int at, end;            ///< steps
+  int head, first, part, parts;
+  int at, end;  ///< steps
 
   __device__ __forceinline__ Walk(const Backward<T>& of, const Sizes& with, int block) : pass(of), sizes(with) {
-    const int tiles = (own_count() + Rows - 1) / Rows, heads = OfKeys ? sizes.heads / sizes.sharing : sizes.heads;
-    const int parts = OfKeys ? sizes.parts : 1;
+    const int tiles = (own_count() + Rows - 1) / Rows;
+    parts = OfKeys ? sizes.key_parts : sizes.query_parts;
     part = block % parts, block /= parts;
     // With causality those with the most steps come first.
-    const int tile = !sizes.causal ? block % tiles : OfKeys ? block / heads : tiles - 1 - block / heads;
-    head = (sizes.causal ? block % heads : block / tiles) * (OfKeys ? sizes.sharing : 1), first = tile * Rows;
+    const int tile = !sizes.causal ? block % tiles : OfKeys ? block / sizes.heads : tiles - 1 - block / sizes.heads;
+    head = sizes.causal ? block % sizes.heads : block / tiles, first = tile * Rows;
     begin_ = sizes.causal && OfKeys ? first / Step * Step : 0;
-    last_ = sizes.causal && !OfKeys ? min(count(), first + Rows) : count();
-    const int of_head = max(0, (last_ - begin_ + Step - 1) / Step), steps = of_head * (OfKeys ? sizes.sharing : 1);
+    const int last = sizes.causal && !OfKeys ? min(count(), first + Rows) : count();
+    const int steps = max(0, (last - begin_ + Step - 1) / Step);
     at = steps * part / parts, end = steps * (part + 1) / parts;
-    if (at < end) turn_to(head + at / of_head), row_ = begin_ + at % of_head * Step;
+    scores_ = sizes.of_head(OfKeys ? pass.query : pass.key, OfKeys ? sizes.query : sizes.key, head);
+    values_ = sizes.of_head(OfKeys ? pass.grad : pass.value, OfKeys ? sizes.grad : sizes.value, head);
   }
   __device__ __forceinline__ int own_count() const { return OfKeys ? sizes.keys : sizes.queries; }
   __device__ __forceinline__ int count() const { return OfKeys ? sizes.queries : sizes.keys; }
-  __device__ __forceinline__ const float* numbers(const float* of, int of_head) const {
-    return of + static_cast<std::int64_t>(of_head) * sizes.queries;
+  __device__ __forceinline__ const float* numbers(const float* of) const {
+    return of + static_cast<std::int64_t>(head) * sizes.queries;
   }
 
   /// The block's own rows, by copy(to, matrix, first row, rows there are, width, stride).
@@ -115,45 +135,32 @@ struct Walk {
     copy(values, sizes.of_head(OfKeys ? pass.value : pass.grad, OfKeys ? sizes.value : sizes.grad, head), first,
          own_count(), sizes.values, (OfKeys ? sizes.value : sizes.grad).row);
   }
-  /// The rows of the next step, of which it returns the first one.
+  /// The first row of a step.
+  __device__ __forceinline__ int row(int step) const { return begin_ + step * Step; }
+  /// The rows of a step.
   template <class Copy>
-  __device__ __forceinline__ int load_next(T* scores, T* values, float* of_columns, const Copy& copy) {
-    if (row_ >= last_) turn_to(head_ + 1), row_ = begin_;
-    copy(scores, scores_, row_, count(), sizes.width, (OfKeys ? sizes.query : sizes.key).row);
-    copy(values, values_, row_, count(), sizes.values, (OfKeys ? sizes.grad : sizes.value).row);
+  __device__ __forceinline__ void load(int step, T* scores, T* values, float* of_columns, const Copy& copy) const {
+    copy(scores, scores_, row(step), count(), sizes.width, (OfKeys ? sizes.query : sizes.key).row);
+    copy(values, values_, row(step), count(), sizes.values, (OfKeys ? sizes.grad : sizes.value).row);
     if constexpr (OfKeys)
-      copy_columns<Step>(of_columns, numbers(pass.log_sum, head_), numbers(pass.inner, head_), row_, count());
-    row_ += Step;
-    return row_ - Step;
+      copy_columns<Step>(of_columns, numbers(pass.log_sum), numbers(pass.inner), row(step), count());
   }
 
   /// Writes a warp's sums times `factor` as gradients, or as those of a part.
   template <class Tile, int Width>
-  __device__ __forceinline__ void write(T* to, float* parts, const kernels::HeadStrides& strides, int width, int mine,
-                                        float factor, typename Tile::template Sums<Width>& sums) const {
-    if (to == nullptr) return;
-    if (!OfKeys || sizes.parts == 1)
-      return write_rows<Tile, Width>(sizes.of_head(to, strides, head), sums, mine, own_count(), width, strides.row,
-                                     sizes.packs, [&](int) { return factor; });
-    const std::int64_t all = std::int64_t{sizes.heads / sizes.sharing} * own_count() * width;
-    parts += part * all + std::int64_t{head / sizes.sharing} * own_count() * width;
-#pragma unroll
-    for (int i = 0; i < Tile::rows; ++i)
-#pragma unroll
-      for (int j = 0; j < sums.columns; ++j)
-        if (const int row = mine + Tile::row(i), column = Tile::value_column(j); row < own_count() && column < width)
-          parts[std::int64_t{row} * width + column] = sums.value(i, j) * factor;
+  __device__ __forceinline__ void write(const Gradient<T>& gradient, int width, int mine, float factor,
+                                        typename Tile::template Sums<Width>& sums) const {
+    if (gradient.to == nullptr) return;
+    if (parts == 1)
+      return write_rows<Tile, Width>(sizes.of_head(gradient.to, gradient.strides, head), sums, mine, own_count(), width,
+                                     gradient.strides.row, sizes.packs, [&](int) { return factor; });
+    write_part<Tile, Width>(gradient.parts + (std::int64_t{part} * sizes.heads + head) * own_count() * width, sums,
+                            mine, own_count(), width, width, factor);
   }
 
  private:
-  __device__ __forceinline__ void turn_to(int of) {
-    head_ = of;
-    scores_ = sizes.of_head(OfKeys ? pass.query : pass.key, OfKeys ? sizes.query : sizes.key, of);
-    values_ = sizes.of_head(OfKeys ? pass.grad : pass.value, OfKeys ? sizes.grad : sizes.value, of);
-  }
-
-  int begin_, last_, row_ = 0, head_ = 0;  // the other rows of each head; the next step
-  const T *scores_ = nullptr, *values_ = nullptr;
+  int begin_;                  // the first of the other rows
+  const T *scores_, *values_;  // the others
 };
 
 /// The gradients of a block's rows.
@@ -173,11 +180,11 @@ __device__ __forceinline__ void differentiate(const Backward<typename Tile::Elem
   float* const stage = of_columns + 2 * Stages * Step + warp * Tile::warp_rows * Tile::template stage_pitch<Step>;
   const auto load = [&](int step) {
     Element* const to = others + step % Stages * 2 * Shape::other;
-    return walk.load_next(to, to + Shape::other, of_columns + step % Stages * 2 * Step,
-                          [&](auto... of) { copy_tile<Step, Width, threads>(of..., sizes.packs); });
+    walk.load(step, to, to + Shape::other, of_columns + step % Stages * 2 * Step,
+              [&](auto... of) { copy_tile<Step, Width, threads>(of..., sizes.packs); });
   };
   walk.load_own(own, own_value, [&](auto... of) { copy_tile<rows, Width, threads>(of..., sizes.packs); });
-  int loaded = walk.at < walk.end ? load(walk.at) : 0;
+  if (walk.at < walk.end) load(walk.at);
   commit_copies();
   await_copies<0>();
   __syncthreads();
@@ -195,16 +202,15 @@ __device__ __forceinline__ void differentiate(const Backward<typename Tile::Elem
 #pragma unroll
     for (int i = 0; i < Tile::rows; ++i) {
       const int row = mine + Tile::row(i);
-      row_log[i] = row < sizes.queries ? walk.numbers(pass.log_sum, walk.head)[row] : 0.0f;
-      row_inner[i] = row < sizes.queries ? walk.numbers(pass.inner, walk.head)[row] : 0.0f;
+      row_log[i] = row < sizes.queries ? walk.numbers(pass.log_sum)[row] : 0.0f;
+      row_inner[i] = row < sizes.queries ? walk.numbers(pass.inner)[row] : 0.0f;
     }
   }
 #pragma unroll 1
   for (int step = walk.at; step < walk.end; ++step) {
     const bool more = step + 1 < walk.end;
-    const int begin = loaded;
     if constexpr (Stages > 1) {
-      if (more) loaded = load(step + 1);
+      if (more) load(step + 1);
       commit_copies();
     }
     await_copies<Stages - 1>();
@@ -212,7 +218,7 @@ __device__ __forceinline__ void differentiate(const Backward<typename Tile::Elem
     const Element* const other = others + step % Stages * 2 * Shape::other;
     const Element* const other_value = other + Shape::other;
     const float* const columns = of_columns + step % Stages * 2 * Step;
-    const Window<OfKeys, Tile, Step> window{mine, begin, walk.count(), sizes.causal};
+    const Window<OfKeys, Tile, Step> window{mine, walk.row(step), walk.count(), sizes.causal};
     if (window.sees()) {
       typename Tile::template Sums<Step> weights, grads;
       Tile::template scores<Step, Width>(weights, own + warp * Tile::warp_rows * distance, other);
@@ -229,15 +235,13 @@ __device__ __forceinline__ void differentiate(const Backward<typename Tile::Elem
     }
     __syncthreads();
     if constexpr (Stages == 1) {
-      if (more) loaded = load(step + 1);
+      if (more) load(step + 1);
       commit_copies();
     }
   }
-  walk.template write<Tile, Width>(OfKeys ? pass.grad_key : pass.grad_query, pass.key_parts,
-                                   OfKeys ? sizes.grad_key : sizes.grad_query, sizes.width, mine, sizes.scale, sums);
-  if constexpr (OfKeys)
-    walk.template write<Tile, Width>(pass.grad_value, pass.value_parts, sizes.grad_value, sizes.values, mine, 1.0f,
-                                     value_sums);
+  walk.template write<Tile, Width>(OfKeys ? of_key(pass, sizes) : of_query(pass, sizes), sizes.width, mine, sizes.scale,
+                                   sums);
+  if constexpr (OfKeys) walk.template write<Tile, Width>(of_value(pass, sizes), sizes.values, mine, 1.0f, value_sums);
 }
 
 /// The first `key_blocks` blocks own keys, the others queries.
@@ -253,49 +257,65 @@ __global__ void __launch_bounds__(32 * Warps, Resident)
     differentiate<false, Tile, Width, Step, Warps, Stages>(pass, sizes, block - key_blocks, shared);
 }
 
-/// The sums of the parts of gradients of keys or values.
+/// The sums of the parts of gradients, in their order.
 template <class T>
-__global__ void __launch_bounds__(256)
-    join_gradients(T* to, const float* parts, Sizes sizes, kernels::HeadStrides strides, int width) {
+__global__ void __launch_bounds__(256) join_gradients(Backward<T> pass, Sizes sizes) {
   begin_kernel();
-  const std::int64_t all = std::int64_t{sizes.heads / sizes.sharing} * sizes.keys * width;
-  const std::int64_t at = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (at >= all) return;
-  float sum = 0;
+  std::int64_t at = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  const auto join = [&](const Gradient<T>& gradient, int count, int rows, int width) {
+    if (gradient.to == nullptr || count == 1) return;
+    const std::int64_t all = std::int64_t{sizes.heads} * rows * width;
+    if (at >= 0 && at < all) {
+      float sum = 0;
 #pragma unroll 8
-  for (int part = 0; part < sizes.parts; ++part) sum += parts[part * all + at];
-  const std::int64_t row = at / width;
-  const int head = static_cast<int>(row / sizes.keys) * sizes.sharing;
-  put(sizes.of_head(to, strides, head)[row % sizes.keys * strides.row + at % width], sum);
+      for (int part = 0; part < count; ++part) sum += gradient.parts[part * all + at];
+      const std::int64_t row = at / width;
+      T* const to = sizes.of_head(gradient.to, gradient.strides, static_cast<int>(row / rows));
+      put(to[row % rows * gradient.strides.row + at % width], sum);
+    }
+    at -= all;
+  };
+  join(of_query(pass, sizes), sizes.query_parts, sizes.queries, sizes.width);
+  join(of_key(pass, sizes), sizes.key_parts, sizes.keys, sizes.width);
+  join(of_value(pass, sizes), sizes.key_parts, sizes.keys, sizes.values);
 }
 
-/// Runs `kernel` with blocks of `rows` rows, whose parts are joined.
+/// Runs `kernel` with blocks of keys, then of queries, and joins the parts of `sizes`.
 template <class T>
-void launch_backward(Context& context, Backward<T> pass, Sizes sizes, int rows, int step, unsigned threads,
+void launch_with_parts(Context& context, Backward<T> pass, const Sizes& sizes, std::int64_t key_blocks,
+                       std::int64_t query_blocks, unsigned threads, std::size_t bytes,
+                       void (*kernel)(Backward<T>, Sizes, int)) {
+  std::int64_t joined = 0, elements = 0;
+  const auto count = [&](const T* gradient, int parts, std::int64_t of_head) {
+    const std::int64_t from = elements;
+    if (gradient != nullptr && parts > 1) joined += sizes.heads * of_head, elements += sizes.heads * of_head * parts;
+    return from;
+  };
+  const std::int64_t of_queries = count(pass.grad_query, sizes.query_parts, std::int64_t{sizes.queries} * sizes.width);
+  const std::int64_t of_keys = count(pass.grad_key, sizes.key_parts, std::int64_t{sizes.keys} * sizes.width);
+  const std::int64_t of_values = count(pass.grad_value, sizes.key_parts, std::int64_t{sizes.keys} * sizes.values);
+  const Scratch parts(context, static_cast<std::size_t>(elements) * sizeof(float));
+  auto* const first = parts.as<float>();
+  pass.query_parts = first + of_queries, pass.key_parts = first + of_keys, pass.value_parts = first + of_values;
+  launch(context, Grid(static_cast<unsigned>(key_blocks + query_blocks), threads, bytes), kernel, pass, sizes,
+         static_cast<int>(key_blocks));
+  launch(context, Grid(static_cast<unsigned>(ceil_div(joined, 256)), 256), join_gradients<T>, pass, sizes);
+}
+
+/// Runs `kernel` with blocks of `rows` rows, of which a multiprocessor runs `resident` at once.
+template <class T>
+void launch_backward(Context& context, const Backward<T>& pass, Sizes sizes, int rows, int resident, unsigned threads,
                      std::size_t bytes, void (*kernel)(Backward<T>, Sizes, int)) {
-  const bool of_keys = pass.grad_key != nullptr || pass.grad_value != nullptr;
-  const int key_heads = sizes.heads / sizes.sharing;
-  const std::int64_t key_blocks = of_keys ? key_heads * ceil_div(sizes.keys, rows) : 0;
-  const std::int64_t blocks = pass.grad_query != nullptr ? sizes.heads * ceil_div(sizes.queries, rows) : 0;
-  // Few blocks with many steps leave multiprocessors idle.
-  const std::int64_t steps = sizes.sharing * ceil_div(sizes.queries, step), idle = card().multiprocessors - blocks;
-  if (key_blocks > 0 && steps >= 8)
-    sizes.parts =
-        static_cast<int>(std::clamp<std::int64_t>(idle / key_blocks, 1, std::min<std::int64_t>(steps / 4, 16)));
-  const auto elements = [&](const T* gradient, int width) {
-    return gradient == nullptr || sizes.parts == 1 ? 0 : std::int64_t{key_heads} * sizes.keys * width;
-  };
-  const std::int64_t of_key = elements(pass.grad_key, sizes.width), of_value = elements(pass.grad_value, sizes.values);
-  const Scratch parts(context, static_cast<std::size_t>((of_key + of_value) * sizes.parts) * sizeof(float));
-  pass.key_parts = parts.as<float>(), pass.value_parts = pass.key_parts + of_key * sizes.parts;
-  launch(context, Grid(static_cast<unsigned>(key_blocks * sizes.parts + blocks), threads, bytes), kernel, pass, sizes,
-         static_cast<int>(key_blocks * sizes.parts));
-  const auto join = [&](T* to, const float* from, std::int64_t count, const kernels::HeadStrides& strides, int width) {
-    launch(context, Grid(static_cast<unsigned>(ceil_div(count, 256)), 256), join_gradients<T>, to, from, sizes, strides,
-           width);
-  };
-  join(pass.grad_key, pass.key_parts, of_key, sizes.grad_key, sizes.width);
-  join(pass.grad_value, pass.value_parts, of_value, sizes.grad_value, sizes.values);
+  const bool keys = pass.grad_key != nullptr || pass.grad_value != nullptr, queries = pass.grad_query != nullptr;
+  const std::int64_t key_blocks = keys ? sizes.heads * ceil_div(sizes.keys, rows) : 0;
+  const std::int64_t query_blocks = queries ? sizes.heads * ceil_div(sizes.queries, rows) : 0;
+  // By the products of a step.
+  const std::int64_t key_work = std::int64_t{sizes.queries} * 4, query_work = std::int64_t{sizes.keys} * 3;
+  const std::int64_t share = share_of(sizes, key_blocks * key_work + query_blocks * query_work, resident);
+  sizes.key_parts = parts_for(sizes.queries, key_work, share);
+  sizes.query_parts = parts_for(sizes.keys, query_work, share);
+  launch_with_parts(context, pass, sizes, key_blocks * sizes.key_parts, query_blocks * sizes.query_parts, threads,
+                    bytes, kernel);
 }
 
 template <class Tile, int Width, int Step, int Warps, int Stages, int Resident>
@@ -303,7 +323,7 @@ struct BackwardLaunch : BackwardShape<Tile, Width, Step, Warps, Stages> {
   using Base = BackwardShape<Tile, Width, Step, Warps, Stages>;
 
   static void run(Context& context, const Backward<typename Tile::Element>& pass, const Sizes& sizes) {
-    launch_backward(context, pass, sizes, Base::rows, Step, Base::threads, Base::bytes,
+    launch_backward(context, pass, sizes, Base::rows, Resident, Base::threads, Base::bytes,
                     backward_kernel<Tile, Width, Step, Warps, Stages, Resident>);
   }
 };

@@ -25,13 +25,13 @@ __device__ __forceinline__ void differentiate_groups(const Backward<T>& pass, co
   const int warp = static_cast<int>(threadIdx.x) / 32, group = warp / 4, mine = walk.first + warp * 16;
   const auto load = [&](int step) {
     T* const to = others + step % 2 * 2 * Shape::other;
-    return walk.load_next(to, to + Shape::other, of_columns + step % 2 * 2 * Step,
-                          [&](auto... of) { copy_swizzled<Step, Width, threads>(of..., sizes.packs); });
+    walk.load(step, to, to + Shape::other, of_columns + step % 2 * 2 * Step,
+              [&](auto... of) { copy_swizzled<Step, Width, threads>(of..., sizes.packs); });
   };
   walk.load_own(own, own_value, [&](auto... of) { copy_swizzled<rows, Width, threads>(of..., sizes.packs); });
-  int begin = walk.at < walk.end ? load(walk.at) : 0;
+  if (walk.at < walk.end) load(walk.at);
   commit_copies();
-  int next = walk.at + 1 < walk.end ? load(walk.at + 1) : 0;
+  if (walk.at + 1 < walk.end) load(walk.at + 1);
   commit_copies();
 
   typename Tile::template Sums<Width> sums, value_sums;
@@ -41,23 +41,23 @@ __device__ __forceinline__ void differentiate_groups(const Backward<T>& pass, co
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int row = mine + Tile::row(i);
-      row_log[i] = row < sizes.queries ? walk.numbers(pass.log_sum, walk.head)[row] : 0.0f;
-      row_inner[i] = row < sizes.queries ? walk.numbers(pass.inner, walk.head)[row] : 0.0f;
+      row_log[i] = row < sizes.queries ? walk.numbers(pass.log_sum)[row] : 0.0f;
+      row_inner[i] = row < sizes.queries ? walk.numbers(pass.inner)[row] : 0.0f;
     }
   }
 #pragma unroll 1
-  for (int step = walk.at; step < walk.end; ++step, begin = next) {
+  for (int step = walk.at; step < walk.end; ++step) {
     step == walk.at ? await_copies<1>() : await_copies<0>();
     publish_to_groups();
     __syncthreads();
-    if (step > walk.at && step + 1 < walk.end) next = load(step + 1);
+    if (step > walk.at && step + 1 < walk.end) load(step + 1);
     commit_copies();
     const T* const other = others + step % 2 * 2 * Shape::other;
     const T* const other_value = other + Shape::other;
     const float* const columns = of_columns + step % 2 * 2 * Step;
-    const int ahead = walk.first + group * 64 - begin;
+    const int ahead = walk.first + group * 64 - walk.row(step);
     if (sizes.causal && (OfKeys ? ahead >= Step : ahead <= -64)) continue;  // no query sees any key
-    const Window<OfKeys, Tile, Step> window{mine, begin, walk.count(), sizes.causal};
+    const Window<OfKeys, Tile, Step> window{mine, walk.row(step), walk.count(), sizes.causal};
     typename Tile::template Sums<Step> weights, grads;
     typename Tile::template Factors<Step> factors;
     begin_products();
@@ -87,11 +87,9 @@ __device__ __forceinline__ void differentiate_groups(const Backward<T>& pass, co
     await_products<0>();
     hold(sums.sum[0]);
   }
-  walk.template write<Tile, Width>(OfKeys ? pass.grad_key : pass.grad_query, pass.key_parts,
-                                   OfKeys ? sizes.grad_key : sizes.grad_query, sizes.width, mine, sizes.scale, sums);
-  if constexpr (OfKeys)
-    walk.template write<Tile, Width>(pass.grad_value, pass.value_parts, sizes.grad_value, sizes.values, mine, 1.0f,
-                                     value_sums);
+  walk.template write<Tile, Width>(OfKeys ? of_key(pass, sizes) : of_query(pass, sizes), sizes.width, mine, sizes.scale,
+                                   sums);
+  if constexpr (OfKeys) walk.template write<Tile, Width>(of_value(pass, sizes), sizes.values, mine, 1.0f, value_sums);
 }
 
 /// As backward_kernel.
@@ -112,7 +110,7 @@ struct GroupBackward {
   using Shape = GroupBackwardShape<T, Width, Step, Groups>;
 
   static void run(Context& context, const Backward<T>& pass, const Sizes& sizes) {
-    launch_backward(context, pass, sizes, Shape::rows, Step, Shape::threads, Shape::bytes,
+    launch_backward(context, pass, sizes, Shape::rows, Resident, Shape::threads, Shape::bytes,
                     backward_groups<T, Width, Step, Groups, Resident>);
   }
 };

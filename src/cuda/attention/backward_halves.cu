@@ -10,7 +10,7 @@ template <class T, class Body>
 void with_shape(const Sizes& sizes, const Body& body) {
   const double filled = fill(sizes, sizes.queries, 128) + fill(sizes, sizes.keys, 128);
   const bool large = filled >= (sizes.causal ? 4 : 2.5);
-  with_half_width(std::max(sizes.width, sizes.values), [&](auto width) {
+  with_width(std::max(sizes.width, sizes.values), [&](auto width) {
     constexpr int W = width;
     using Large = HalfTile<T, 2>;
     using Small = HalfTile<T, 1>;

@@ -13,9 +13,11 @@ void with_shape(const Context& context, const Sizes& sizes, const Body& body) {
   const bool tensor = on_tensor_cores(context);
   with_width(std::max(sizes.width, sizes.values), [&](auto width) {
     constexpr int W = width;
-    if constexpr (W == 128) {
+    if constexpr (W >= 96) {
+      using Large = std::conditional_t<W == 96, ForwardShape<TensorTile<2>, W, 64, 4, 2>,
+                                       ForwardShape<TensorTile<2>, W, 32, 4, 1>>;
       if (tensor)
-        large ? body(ForwardShape<TensorTile<2>, W, 32, 4, 1>{}) : body(ForwardShape<TensorTile<1>, W, 64, 4, 2>{});
+        large ? body(Large{}) : body(ForwardShape<TensorTile<1>, W, 64, 4, 2>{});
       else if (large || (!sizes.causal && filled >= 0.9))
         body(ForwardShape<FusedTile<4>, W, 64, 8, 1>{});
       else
@@ -40,7 +42,7 @@ std::size_t forward_shared<float>(const Context& context, const Sizes& sizes) {
 }
 
 template <>
-void run_forward<float>(const Context& context, const Forward<float>& pass, const Sizes& sizes) {
+void run_forward<float>(Context& context, const Forward<float>& pass, const Sizes& sizes) {
   with_shape(context, sizes, [&](auto shape) { shape.run(context, pass, sizes); });
 }
 

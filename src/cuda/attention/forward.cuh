@@ -2,9 +2,7 @@
 // The forward pass of attention: a block owns some rows of queries and loops over blocks of keys, keeping each row's
 // largest score and sum so far (Milakov and Gimelshein, 2018; Dao and others, 2022). No scores are stored.
 
-#include <cmath>
-#include <type_traits>
-
+#include "cuda/attention/forward_rows.cuh"
 #include "cuda/attention/half_tiles.cuh"
 #include "tern/core/dtype.hpp"
 
@@ -21,7 +19,7 @@ constexpr std::size_t forward_bytes() {
 /// With one stage, keys and values are copied while the others are used; with two, the next of both.
 template <class Tile, int Width, int Keys, int Warps, int Resident, int Stages>
 __global__ void __launch_bounds__(32 * Warps, Resident)
-    forward_kernel(Forward<typename Tile::Element> pass, Sizes sizes, float shift) {
+    forward_kernel(Forward<typename Tile::Element> pass, Sizes sizes, float shift, RowParts partial) {
   begin_kernel();
   using Element = typename Tile::Element;
   constexpr int distance = pitch<Width, Element>;
@@ -29,18 +27,17 @@ __global__ void __launch_bounds__(32 * Warps, Resident)
   constexpr int rows = Warps * Tile::warp_rows, threads = 32 * Warps;
   auto* const queries = reinterpret_cast<Element*>(shared);
   Element *const all_keys = queries + rows * distance, *const all_values = all_keys + Stages * Keys * distance;
-  const int warp = static_cast<int>(threadIdx.x) / 32, tiles = (sizes.queries + rows - 1) / rows;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
   float* const stage = reinterpret_cast<float*>(all_values + Stages * Keys * distance) +
                        warp * Tile::warp_rows * Tile::template stage_pitch<Keys>;
-  // Rows that see the most keys come first.
-  const int block = static_cast<int>(blockIdx.x), head = sizes.causal ? block % sizes.heads : block / tiles;
-  const int first = (sizes.causal ? tiles - 1 - block / sizes.heads : block % tiles) * rows;
-  const int own = first + warp * Tile::warp_rows, seen = sizes.causal ? min(sizes.keys, first + rows) : sizes.keys;
+  const ForwardPlace<rows, Keys> place(sizes, partial.count);
+  const int head = place.head, own = place.first + warp * Tile::warp_rows;
   const Element *const query = sizes.of_head(pass.query, sizes.query, head),
                        *const key = sizes.of_head(pass.key, sizes.key, head),
                        *const value = sizes.of_head(pass.value, sizes.value, head);
 
-  copy_tile<rows, Width, threads>(queries, query, first, sizes.queries, sizes.width, sizes.query.row, sizes.packs);
+  copy_tile<rows, Width, threads>(queries, query, place.first, sizes.queries, sizes.width, sizes.query.row,
+                                  sizes.packs);
   const auto copy_keys = [&](int from) {
     copy_tile<Keys, Width, threads>(all_keys + from / Keys % Stages * Keys * distance, key, from, sizes.keys,
                                     sizes.width, sizes.key.row, sizes.packs);
@@ -49,36 +46,31 @@ __global__ void __launch_bounds__(32 * Warps, Resident)
     copy_tile<Keys, Width, threads>(all_values + from / Keys % Stages * Keys * distance, value, from, sizes.keys,
                                     sizes.values, sizes.value.row, sizes.packs);
   };
-  copy_keys(0);
+  copy_keys(place.begin);
   if constexpr (Stages == 1) commit_copies();
-  copy_values(0);
+  copy_values(place.begin);
   commit_copies();
   await_copies<Stages == 1 ? 1 : 0>();
   __syncthreads();
   prepare_tile<Tile, rows, Width, threads>(queries);
 
   typename Tile::template Sums<Width> sums;
-  float top[Tile::rows], total[Tile::rows];  // the largest score; the sum of weights
+  RowsSoFar<Tile, Keys> so_far;
 #pragma unroll
-  for (int i = 0; i < Tile::rows; ++i) {
-    top[i] = -INFINITY;
-    total[i] = 0;
+  for (int i = 0; i < Tile::rows; ++i)
 #pragma unroll
     for (int j = 0; j < sums.columns; ++j) sums.value(i, j) = 0;
-  }
 #pragma unroll 1
-  for (int begin = 0; begin < seen; begin += Keys) {
+  for (int begin = place.begin; begin < place.end; begin += Keys) {
     await_copies<Stages == 1 ? 1 : 0>();
     __syncthreads();
-    const bool more = begin + Keys < seen;
+    const bool more = begin + Keys < place.end;
     if constexpr (Stages > 1) {
       if (more) copy_keys(begin + Keys), copy_values(begin + Keys);
       commit_copies();
     }
-    const Element *const keys = all_keys + begin / Keys % Stages * Keys * distance, *const values =
-                                                                                        all_values + begin / Keys %
-                                                                                                         Stages * Keys *
-                                                                                                         distance;
+    const int buffer = begin / Keys % Stages * Keys * distance;
+    const Element *const keys = all_keys + buffer, *const values = all_values + buffer;
     const bool sees = !sizes.causal || begin < own + Tile::warp_rows;  // the same for all lanes
     typename Tile::template Sums<Keys> weights;
     if (sees) Tile::template scores<Keys, Width>(weights, queries + warp * Tile::warp_rows * distance, keys);
@@ -89,35 +81,13 @@ __global__ void __launch_bounds__(32 * Warps, Resident)
     }
     if (sees) {
       scale_scores<Tile>(weights, sizes.scale);
-      if (begin + Keys > sizes.keys || (sizes.causal && begin + Keys > own + 1)) {  // not every row sees every key
+      so_far.hide(weights, sizes, begin, own);
+      float factor[Tile::rows];
+      so_far.weigh(weights, factor, log2_e, shift);
 #pragma unroll
-        for (int i = 0; i < Tile::rows; ++i)
+      for (int i = 0; i < Tile::rows; ++i)
 #pragma unroll
-          for (int j = 0; j < weights.columns; ++j) {
-            const int column = begin + Tile::column(j);
-            if (column >= sizes.keys || (sizes.causal && column > own + Tile::row(i))) weights.at(i, j) = -INFINITY;
-          }
-      }
-#pragma unroll
-      for (int i = 0; i < Tile::rows; ++i) {
-        float largest = weights.at(i, 0);
-#pragma unroll
-        for (int j = 1; j < weights.columns; ++j) largest = fmaxf(largest, weights.at(i, j));
-        largest = over_row<Tile>(largest, [](float a, float b) { return fmaxf(a, b); });
-        // Scores lose their maximum before they are scaled: rounding a large product could exceed an exponent.
-        const float now = fmaxf(top[i], largest), base = now == -INFINITY ? 0.0f : now;
-        const float factor = power_of_2((top[i] - base) * log2_e);
-        top[i] = now;
-        float sum = 0;
-#pragma unroll
-        for (int j = 0; j < weights.columns; ++j) {
-          weights.at(i, j) = power_of_2(fmaf(weights.at(i, j) - base, log2_e, -shift));
-          sum += weights.at(i, j);
-        }
-        total[i] = fmaf(total[i], factor, sum);
-#pragma unroll
-        for (int j = 0; j < sums.columns; ++j) sums.value(i, j) *= factor;
-      }
+        for (int j = 0; j < sums.columns; ++j) sums.value(i, j) *= factor[i];
       Tile::template stage<Keys>(stage, weights);
     }
     if constexpr (Stages == 1) {
@@ -131,15 +101,7 @@ __global__ void __launch_bounds__(32 * Warps, Resident)
       commit_copies();
     }
   }
-#pragma unroll
-  for (int i = 0; i < Tile::rows; ++i) {
-    total[i] = over_row<Tile>(total[i], [](float a, float b) { return a + b; });
-    const int row = own + Tile::row(i);
-    if (pass.log_sum != nullptr && threadIdx.x % Tile::lanes_per_row == 0 && row < sizes.queries)
-      pass.log_sum[static_cast<std::int64_t>(head) * sizes.queries + row] = fmaf(shift + log2f(total[i]), ln_2, top[i]);
-  }
-  write_rows<Tile, Width>(sizes.of_head(pass.out, sizes.out, head), sums, own, sizes.queries, sizes.values,
-                          sizes.out.row, sizes.packs, [&](int i) { return 1 / total[i]; });
+  write_results<Tile, Width>(pass, sizes, partial, shift, head, place.part, own, so_far.top, so_far.total, sums);
 }
 
 template <class Tile, int Width, int Keys, int Warps, int Resident, int Stages = 1>
@@ -148,10 +110,13 @@ struct ForwardShape {
   static constexpr int rows = Warps * Tile::warp_rows;
   static constexpr std::size_t bytes = forward_bytes<Tile, Width, Keys, Warps, Stages>();
 
-  static void run(const Context& context, const Forward<Element>& pass, const Sizes& sizes) {
-    constexpr auto kernel = forward_kernel<Tile, Width, Keys, Warps, Resident, Stages>;
-    const auto blocks = static_cast<unsigned>(sizes.heads * ceil_div(sizes.queries, rows));
-    launch(context, Grid(blocks, 32 * Warps, bytes), kernel, pass, sizes, weight_shift<Element>(sizes));
+  static void run(Context& context, const Forward<Element>& pass, const Sizes& sizes) {
+    const float shift = weight_shift<Element>(sizes);
+    const std::int64_t blocks = sizes.heads * ceil_div(sizes.queries, rows);
+    const ForwardParts<Element> parts(context, sizes, forward_parts(sizes, blocks, Resident));
+    launch(context, Grid(static_cast<unsigned>(blocks * parts.parts().count), 32 * Warps, bytes),
+           forward_kernel<Tile, Width, Keys, Warps, Resident, Stages>, pass, sizes, shift, parts.parts());
+    parts.join(context, pass, sizes, shift);
   }
 };
 

@@ -2,66 +2,25 @@
 // The forward pass by warpgroups: while tensor cores add the weighted values of some keys, threads make the weights of
 // the next ones.
 
-#include <cmath>
-
+#include "cuda/attention/forward_rows.cuh"
 #include "cuda/attention/group_tiles.cuh"
 
 namespace tern::cuda::scaled_dot_product {
 
-/// What a thread knows of its two rows.
-template <class T, int Keys>
-struct GroupRows {
-  using Tile = GroupTile<T>;
-  using Scores = typename Tile::template Sums<Keys>;
-  float top[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};  ///< the largest score; the sum of weights
-
-  /// Of the keys from `begin` on, those that a row does not see.
-  static __device__ __forceinline__ void hide(Scores& scores, const Sizes& sizes, int begin, int own) {
-#pragma unroll
-    for (int i = 0; i < 2; ++i)
-#pragma unroll
-      for (int j = 0; j < Keys / 4; ++j) {
-        const int column = begin + Tile::column(j);
-        if (column >= sizes.keys || (sizes.causal && column > own + Tile::row(i))) scores.at(i, j) = -INFINITY;
-      }
-  }
-  /// Scores become weights; earlier ones are to be multiplied by `factor`.
-  __device__ __forceinline__ void weigh(Scores& scores, float (&factor)[2], float scale, float shift) {
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      float largest = scores.at(i, 0);
-#pragma unroll
-      for (int j = 1; j < Keys / 4; ++j) largest = fmaxf(largest, scores.at(i, j));
-      largest = over_row<Tile>(largest, [](float a, float b) { return fmaxf(a, b); });
-      const float now = fmaxf(top[i], largest), base = now == -INFINITY ? 0.0f : now;
-      factor[i] = power_of_2((top[i] - base) * scale);
-      top[i] = now;
-      float sum = 0;
-#pragma unroll
-      for (int j = 0; j < Keys / 4; ++j) {
-        scores.at(i, j) = power_of_2(fmaf(scores.at(i, j) - base, scale, -shift));
-        sum += scores.at(i, j);
-      }
-      total[i] = fmaf(total[i], factor[i], sum);
-    }
-  }
-};
-
 template <class T, int Width, int Keys, int Groups, int Resident>
-__global__ void __launch_bounds__(128 * Groups, Resident) forward_groups(Forward<T> pass, Sizes sizes, float shift) {
+__global__ void __launch_bounds__(128 * Groups, Resident)
+    forward_groups(Forward<T> pass, Sizes sizes, float shift, RowParts partial) {
   begin_kernel();
   using Tile = GroupTile<T>;
   constexpr int rows = 64 * Groups, threads = 128 * Groups;
   extern __shared__ __align__(1024) unsigned char raw[];
   T* const queries = reinterpret_cast<T*>(raw);
   T *const all_keys = queries + rows * Width, *const all_values = all_keys + 2 * Keys * Width;
-  const int warp = static_cast<int>(threadIdx.x) / 32, group = warp / 4, tiles = (sizes.queries + rows - 1) / rows;
-  const int block = static_cast<int>(blockIdx.x), head = sizes.causal ? block % sizes.heads : block / tiles;
-  const int first = (sizes.causal ? tiles - 1 - block / sizes.heads : block % tiles) * rows;
-  const int own = first + warp * 16, seen = sizes.causal ? min(sizes.keys, first + rows) : sizes.keys;
-  const T *const query = sizes.of_head(pass.query, sizes.query, head),
-                 *const key = sizes.of_head(pass.key, sizes.key, head),
-                 *const value = sizes.of_head(pass.value, sizes.value, head);
+  const ForwardPlace<rows, Keys> place(sizes, partial.count);
+  const int warp = static_cast<int>(threadIdx.x) / 32, group = warp / 4, own = place.first + warp * 16;
+  const T *const query = sizes.of_head(pass.query, sizes.query, place.head),
+                 *const key = sizes.of_head(pass.key, sizes.key, place.head),
+                 *const value = sizes.of_head(pass.value, sizes.value, place.head);
   const auto copy_keys = [&](int from) {
     copy_swizzled<Keys, Width, threads>(all_keys + from / Keys % 2 * Keys * Width, key, from, sizes.keys, sizes.width,
                                         sizes.key.row, sizes.packs);
@@ -70,31 +29,33 @@ __global__ void __launch_bounds__(128 * Groups, Resident) forward_groups(Forward
     copy_swizzled<Keys, Width, threads>(all_values + from / Keys % 2 * Keys * Width, value, from, sizes.keys,
                                         sizes.values, sizes.value.row, sizes.packs);
   };
-  copy_swizzled<rows, Width, threads>(queries, query, first, sizes.queries, sizes.width, sizes.query.row, sizes.packs);
-  copy_keys(0);
+  copy_swizzled<rows, Width, threads>(queries, query, place.first, sizes.queries, sizes.width, sizes.query.row,
+                                      sizes.packs);
+  copy_keys(place.begin);
   commit_copies();
-  copy_values(0);
-  if (Keys < seen) copy_keys(Keys);
+  copy_values(place.begin);
+  if (place.begin + Keys < place.end) copy_keys(place.begin + Keys);
   commit_copies();
 
   typename Tile::template Sums<Width> sums;
-  GroupRows<T, Keys> rows_so_far;
+  RowsSoFar<Tile, Keys> so_far;
   sums.clear();
   typename Tile::template Factors<Keys> weights;
   // Scores lose their maximum before they are scaled, where the scale keeps their order.
   const bool scales_first = !(sizes.scale > 0);
   const float left = scales_first ? 1.0f : sizes.scale, scale = left * log2_e;
 #pragma unroll 1
-  for (int begin = 0;; begin += Keys) {
-    begin == 0 ? await_copies<1>() : await_copies<0>();
+  for (int begin = place.begin;; begin += Keys) {
+    begin == place.begin ? await_copies<1>() : await_copies<0>();
     publish_to_groups();
     __syncthreads();
-    if (begin > 0) {
-      if (begin + Keys < seen) copy_keys(begin + Keys);
-      if (begin < seen) copy_values(begin);
+    if (begin > place.begin) {
+      if (begin + Keys < place.end) copy_keys(begin + Keys);
+      if (begin < place.end) copy_values(begin);
       commit_copies();
     }
-    if (begin >= seen) {
+    if (begin >= place.end) {
+      if (begin == place.begin) break;  // no keys
       begin_products();
       Tile::template start_add<Keys, Width>(sums, weights, all_values + (begin / Keys - 1) % 2 * Keys * Width);
       await_products<0>();
@@ -105,7 +66,7 @@ __global__ void __launch_bounds__(128 * Groups, Resident) forward_groups(Forward
     begin_products();
     Tile::template start_scores<Keys, Width, rows>(scores, queries + group * 64 * Swizzled<Width>::columns,
                                                    all_keys + begin / Keys % 2 * Keys * Width);
-    if (begin > 0) {
+    if (begin > place.begin) {
       Tile::template start_add<Keys, Width>(sums, weights, all_values + (begin / Keys - 1) % 2 * Keys * Width);
       await_products<1>();
     } else {
@@ -113,10 +74,9 @@ __global__ void __launch_bounds__(128 * Groups, Resident) forward_groups(Forward
     }
     hold(scores.sum[0]);
     if (scales_first) scale_scores<Tile>(scores, sizes.scale);
-    if (begin + Keys > sizes.keys || (sizes.causal && begin + Keys > own + 1))
-      rows_so_far.hide(scores, sizes, begin, own);
+    so_far.hide(scores, sizes, begin, own);
     float factor[2];
-    rows_so_far.weigh(scores, factor, scale, shift);
+    so_far.weigh(scores, factor, scale, shift);
     await_products<0>();
     hold(sums.sum[0]);
 #pragma unroll
@@ -125,17 +85,8 @@ __global__ void __launch_bounds__(128 * Groups, Resident) forward_groups(Forward
       for (int part = 0; part < 4; ++part) sums.sum[0][j][part] *= factor[part / 2];
     weights.round(scores);
   }
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const float total = rows_so_far.total[i] =
-        over_row<Tile>(rows_so_far.total[i], [](float a, float b) { return a + b; });
-    const int row = own + Tile::row(i);
-    if (pass.log_sum != nullptr && threadIdx.x % 4 == 0 && row < sizes.queries)
-      pass.log_sum[static_cast<std::int64_t>(head) * sizes.queries + row] =
-          fmaf(shift + log2f(total), ln_2, __fmul_rn(rows_so_far.top[i], left));
-  }
-  write_rows<Tile, Width>(sizes.of_head(pass.out, sizes.out, head), sums, own, sizes.queries, sizes.values,
-                          sizes.out.row, sizes.packs, [&](int i) { return 1 / rows_so_far.total[i]; });
+  const float top[2] = {__fmul_rn(so_far.top[0], left), __fmul_rn(so_far.top[1], left)};
+  write_results<Tile, Width>(pass, sizes, partial, shift, place.head, place.part, own, top, so_far.total, sums);
 }
 
 template <class T, int Width, int Keys, int Groups, int Resident>
@@ -143,10 +94,13 @@ struct GroupForward {
   static constexpr int rows = 64 * Groups;
   static constexpr std::size_t bytes = sizeof(T) * (rows + 4 * Keys) * Width;
 
-  static void run(const Context& context, const Forward<T>& pass, const Sizes& sizes) {
-    const auto blocks = static_cast<unsigned>(sizes.heads * ceil_div(sizes.queries, rows));
-    launch(context, Grid(blocks, 128 * Groups, bytes), forward_groups<T, Width, Keys, Groups, Resident>, pass, sizes,
-           weight_shift<T>(sizes));
+  static void run(Context& context, const Forward<T>& pass, const Sizes& sizes) {
+    const float shift = weight_shift<T>(sizes);
+    const std::int64_t blocks = sizes.heads * ceil_div(sizes.queries, rows);
+    const ForwardParts<T> parts(context, sizes, forward_parts(sizes, blocks, Resident));
+    launch(context, Grid(static_cast<unsigned>(blocks * parts.parts().count), 128 * Groups, bytes),
+           forward_groups<T, Width, Keys, Groups, Resident>, pass, sizes, shift, parts.parts());
+    parts.join(context, pass, sizes, shift);
   }
 };
 

@@ -9,7 +9,7 @@ template <class T, class Body>
 void with_shape(const Sizes& sizes, const Body& body) {
   const auto padded = [&](int rows) { return static_cast<double>(ceil_div(sizes.queries, rows) * rows); };
   const bool large = fill(sizes, sizes.queries, 128) >= 1.5 && 0.85 * padded(128) <= padded(64);
-  with_half_width(std::max(sizes.width, sizes.values), [&](auto width) {
+  with_width(std::max(sizes.width, sizes.values), [&](auto width) {
     constexpr int W = width;
     using Large = HalfTile<T, 2>;
     using Small = HalfTile<T, 1>;
@@ -40,10 +40,10 @@ template std::size_t forward_shared<BFloat16>(const Context&, const Sizes&);
 template std::size_t forward_shared<Float16>(const Context&, const Sizes&);
 
 template <class T>
-void run_forward(const Context& context, const Forward<T>& pass, const Sizes& sizes) {
+void run_forward(Context& context, const Forward<T>& pass, const Sizes& sizes) {
   with_shape<T>(sizes, [&](auto shape) { shape.run(context, pass, sizes); });
 }
-template void run_forward(const Context&, const Forward<BFloat16>&, const Sizes&);
-template void run_forward(const Context&, const Forward<Float16>&, const Sizes&);
+template void run_forward(Context&, const Forward<BFloat16>&, const Sizes&);
+template void run_forward(Context&, const Forward<Float16>&, const Sizes&);
 
 }  // namespace tern::cuda::scaled_dot_product

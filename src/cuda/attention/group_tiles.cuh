@@ -93,12 +93,18 @@ __device__ __forceinline__ void publish_to_groups() {
 #define TERN_SUMS_96 TERN_SUMS_64, TERN_SIXTEEN(8)
 #define TERN_SUMS_128 TERN_SUMS_96, TERN_SIXTEEN(12)
 
-// Both factors in shared memory. `adds`: to the sum, which otherwise is overwritten.
-#define TERN_GROUP_SCORES(N, A, B, ADDS, TYPE)                                                                       \
+// Both factors in shared memory. `adds`: to the sum, which otherwise is overwritten. `TURNED`: whether they are
+// transposed.
+#define TERN_GROUP_SCORES(N, A, B, ADDS, TYPE, TURNED)                                                               \
   asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " ADDS ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE \
-               "." TYPE " {" TERN_NAMES_##N "}, " A ", " B ", p, 1, 1, 0, 0;\n}\n"                                   \
+               "." TYPE " {" TERN_NAMES_##N "}, " A ", " B ", p, 1, 1, " TURNED ";\n}\n"                             \
                : TERN_SUMS_##N                                                                                       \
                : "l"(a), "l"(b), "r"(adds))
+#define TERN_GROUP_SCORES_OF(TYPE, TURNED)                                         \
+  if constexpr (N == 32) TERN_GROUP_SCORES(32, "%16", "%17", "%18", TYPE, TURNED); \
+  if constexpr (N == 64) TERN_GROUP_SCORES(64, "%32", "%33", "%34", TYPE, TURNED); \
+  if constexpr (N == 96) TERN_GROUP_SCORES(96, "%48", "%49", "%50", TYPE, TURNED); \
+  if constexpr (N == 128) TERN_GROUP_SCORES(128, "%64", "%65", "%66", TYPE, TURNED)
 // The left one in registers, the right one transposed.
 #define TERN_GROUP_ADD(N, A0, A1, A2, A3, B, TYPE)                                                                     \
   asm volatile("{\n.reg .pred p;\nsetp.eq.b32 p, 0, 0;\nwgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE \
@@ -106,19 +112,18 @@ __device__ __forceinline__ void publish_to_groups() {
                : TERN_SUMS_##N                                                                                         \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
 
-template <class T, int N>
+/// Of rows of a and b, or of columns (Turned).
+template <class T, int N, bool Turned = false>
 __device__ __forceinline__ void group_scores(float (&sum)[N / 8][4], std::uint64_t a, std::uint64_t b, int adds) {
 #ifdef TERN_WGMMA
-  if constexpr (std::is_same_v<T, BFloat16>) {
-    if constexpr (N == 32) TERN_GROUP_SCORES(32, "%16", "%17", "%18", "bf16");
-    if constexpr (N == 64) TERN_GROUP_SCORES(64, "%32", "%33", "%34", "bf16");
-    if constexpr (N == 96) TERN_GROUP_SCORES(96, "%48", "%49", "%50", "bf16");
-    if constexpr (N == 128) TERN_GROUP_SCORES(128, "%64", "%65", "%66", "bf16");
+  if constexpr (std::is_same_v<T, BFloat16> && Turned) {
+    TERN_GROUP_SCORES_OF("bf16", "1, 1");
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    TERN_GROUP_SCORES_OF("bf16", "0, 0");
+  } else if constexpr (Turned) {
+    TERN_GROUP_SCORES_OF("f16", "1, 1");
   } else {
-    if constexpr (N == 32) TERN_GROUP_SCORES(32, "%16", "%17", "%18", "f16");
-    if constexpr (N == 64) TERN_GROUP_SCORES(64, "%32", "%33", "%34", "f16");
-    if constexpr (N == 96) TERN_GROUP_SCORES(96, "%48", "%49", "%50", "f16");
-    if constexpr (N == 128) TERN_GROUP_SCORES(128, "%64", "%65", "%66", "f16");
+    TERN_GROUP_SCORES_OF("f16", "0, 0");
   }
 #endif
 }

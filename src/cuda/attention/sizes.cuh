@@ -16,14 +16,15 @@ struct Sizes {
   float scale = 1;
   bool packs = false;  ///< every row of every array is a multiple of 16 bytes
   int middle = 1, inner = 1;
-  int sharing = 1;  ///< so many heads share keys and values, and their gradients are summed
-  int parts = 1;    ///< so many blocks share the gradients of some keys
+  int first_head = 0;                  ///< of those in a launch
+  int key_parts = 1, query_parts = 1;  ///< so many blocks share the gradients of some keys or queries
   kernels::HeadStrides query = {}, key = {}, value = {}, out = {};
   kernels::HeadStrides grad_query = {}, grad_key = {}, grad_value = {}, grad = {};
 
-  /// The first element of a head.
+  /// The first element of a head of the launch.
   template <class T>
   __device__ __forceinline__ T* of_head(T* array, const kernels::HeadStrides& strides, int head) const {
+    head += first_head;
     const int rest = head / inner;
     return array + rest / middle * strides.outer + rest % middle * strides.middle + head % inner * strides.inner;
   }
@@ -47,8 +48,8 @@ template <class T>
 struct Backward {
   T *grad_query, *grad_key, *grad_value;
   const T *grad, *query, *key, *value;
-  const float *log_sum, *inner;                        ///< inner: per row, the product of grad and the result
-  float *key_parts = nullptr, *value_parts = nullptr;  ///< [parts, heads / sharing, keys, width]
+  const float *log_sum, *inner;  ///< inner: per row, the product of grad and the result
+  float *query_parts = nullptr, *key_parts = nullptr, *value_parts = nullptr;
 };
 
 /// For kernels that make the inner products themselves.

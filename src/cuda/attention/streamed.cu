@@ -41,18 +41,12 @@ int parts_of(const Sizes& sizes, int lanes, int queries) {
 template <class T>
 void run_streamed(Context& context, const Forward<T>& pass, const Sizes& sizes) {
   with_lanes<T>(sizes, [&](auto lanes, auto queries, auto packs) {
-    const int parts = parts_of(sizes, lanes, queries);
-    const std::int64_t rows = std::int64_t{sizes.heads} * sizes.queries, found = parts > 1 ? rows * parts : 0;
-    const Scratch scratch(context, static_cast<std::size_t>(found) *
-                                       (sizeof(float2) + sizeof(float) * static_cast<std::size_t>(sizes.values)));
-    auto* const first = scratch.template as<float2>();
-    const StreamParts partial{parts, first, reinterpret_cast<float*>(first + found)};
+    const ForwardParts<T> parts(context, sizes, parts_of(sizes, lanes, queries));
     const float shift = weight_shift<float>(sizes);
-    const std::int64_t blocks = sizes.heads * ceil_div(sizes.queries, queries) * parts;
+    const std::int64_t blocks = sizes.heads * ceil_div(sizes.queries, queries) * parts.parts().count;
     launch(context, Grid(static_cast<unsigned>(blocks), stream_threads), streamed_kernel<T, lanes, queries, packs>,
-           pass, sizes, shift, partial);
-    if (parts > 1)
-      launch(context, Grid(static_cast<unsigned>(rows), stream_threads), join_streams<T>, pass, sizes, shift, partial);
+           pass, sizes, shift, parts.parts());
+    parts.join(context, pass, sizes, shift);
   });
 }
 
@@ -63,7 +57,7 @@ void run_streamed_backward(Context& context, const StreamedBackward<T>& pass, co
     const std::int64_t elements = std::int64_t{sizes.heads} * sizes.queries * sizes.width;
     const bool joins = parts > 1 && pass.grad_query != nullptr;
     const Scratch scratch(context, joins ? static_cast<std::size_t>(elements * parts) * sizeof(float) : 0);
-    const StreamParts partial{parts, nullptr, scratch.template as<float>()};
+    const RowParts partial{parts, nullptr, scratch.template as<float>()};
     launch(context, Grid(static_cast<unsigned>(std::int64_t{sizes.heads} * parts), stream_threads),
            streamed_backward_kernel<T, lanes, queries, packs>, pass, sizes, partial);
     if (joins)

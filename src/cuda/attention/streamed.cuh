@@ -4,21 +4,12 @@
 
 #include <cmath>
 
-#include "cuda/attention/tiles.cuh"
-#include "cuda/elementwise.cuh"
+#include "cuda/attention/parts.cuh"
 
 namespace tern::cuda::scaled_dot_product {
 
 inline constexpr int stream_threads = 128;  ///< of a block: one for each column of the widest rows
 inline constexpr int stream_keys = 4;       ///< in flight of a lane
-
-/// What a block found of a row: the largest score, the sum of weights, and in `sums` [rows, parts, columns] the sum of
-/// weighted values, or of the queries' gradients.
-struct StreamParts {
-  int parts;
-  float2* found;  ///< [rows, parts]
-  float* sums;
-};
 
 /// A packet of a row, with zeros beyond its width.
 template <class T>
@@ -69,6 +60,7 @@ __device__ __forceinline__ float dot(const Packet<T>& a, const Other& b) {
 /// A block's head, its first query and its keys.
 struct StreamPlace {
   int head, first, begin, end, part;
+
   __device__ __forceinline__ StreamPlace(const Sizes& sizes, int queries, int parts) {
     const int block = static_cast<int>(blockIdx.x), of_queries = (sizes.queries + queries - 1) / queries;
     part = block / of_queries % parts;
@@ -78,6 +70,28 @@ struct StreamPlace {
     begin = part * each, end = min(sizes.keys, begin + each);
   }
 };
+
+/// Calls body(k, keys, values) with a lane's packets of `Count` keys from k on, a group of lanes apart.
+template <class T, int Lanes, int Count, bool Packs, class Pass, class Body>
+__device__ __forceinline__ void over_keys(const Pass& pass, const Sizes& sizes, const StreamPlace& place,
+                                          const Body& body) {
+  constexpr int groups = stream_threads / Lanes;
+  const int group = static_cast<int>(threadIdx.x) / Lanes;
+  const int column = static_cast<int>(threadIdx.x) % Lanes * Packet<T>::count;
+  const T *const key = sizes.of_head(pass.key, sizes.key, place.head), *const value = sizes.of_head(
+                                                                           pass.value, sizes.value, place.head);
+#pragma unroll 1
+  for (int at = place.begin + group; at - group < place.end; at += groups * Count) {
+    Packet<T> keys[Count], values[Count];
+#pragma unroll
+    for (int u = 0; u < Count; ++u) {
+      const int k = at + u * groups;
+      keys[u].template read<Packs>(key + k * sizes.key.row, column, sizes.width, k < place.end);
+      values[u].template read<Packs>(value + k * sizes.value.row, column, sizes.values, k < place.end);
+    }
+    body(at, keys, values);
+  }
+}
 
 /// Joins the blocks' groups of lanes: sums [queries, columns] of all in their order, after `factor` of each group.
 template <int Lanes, int Queries, int Count>
@@ -100,16 +114,14 @@ __device__ __forceinline__ void join_groups(float* shared, const float (&sums)[Q
 
 template <class T, int Lanes, int Queries, bool Packs>
 __global__ void __launch_bounds__(stream_threads)
-    streamed_kernel(Forward<T> pass, Sizes sizes, float shift, StreamParts partial) {
+    streamed_kernel(Forward<T> pass, Sizes sizes, float shift, RowParts partial) {
   begin_kernel();
   constexpr int count = Packet<T>::count, groups = stream_threads / Lanes, columns = Lanes * count;
   __shared__ float shared[groups * Queries * columns], tops[groups][Queries], totals[groups][Queries];
-  const StreamPlace place(sizes, Queries, partial.parts);
+  const StreamPlace place(sizes, Queries, partial.count);
   const int lane = static_cast<int>(threadIdx.x) % Lanes, group = static_cast<int>(threadIdx.x) / Lanes;
   const int column = lane * count;
-  const T *const query = sizes.of_head(pass.query, sizes.query, place.head),
-                 *const key = sizes.of_head(pass.key, sizes.key, place.head),
-                 *const value = sizes.of_head(pass.value, sizes.value, place.head);
+  const T* const query = sizes.of_head(pass.query, sizes.query, place.head);
   Packet<T> own[Queries];
   float top[Queries], total[Queries], sums[Queries][count];
 #pragma unroll
@@ -120,15 +132,7 @@ __global__ void __launch_bounds__(stream_threads)
 #pragma unroll
     for (int i = 0; i < count; ++i) sums[q][i] = 0;
   }
-#pragma unroll 1
-  for (int at = place.begin + group; at - group < place.end; at += groups * stream_keys) {
-    Packet<T> keys[stream_keys], values[stream_keys];
-#pragma unroll
-    for (int u = 0; u < stream_keys; ++u) {
-      const int k = at + u * groups;
-      keys[u].template read<Packs>(key + k * sizes.key.row, column, sizes.width, k < place.end);
-      values[u].template read<Packs>(value + k * sizes.value.row, column, sizes.values, k < place.end);
-    }
+  over_keys<T, Lanes, stream_keys, Packs>(pass, sizes, place, [&](int at, const auto& keys, const auto& values) {
 #pragma unroll
     for (int q = 0; q < Queries; ++q) {
       float score[stream_keys], now = top[q];
@@ -151,7 +155,7 @@ __global__ void __launch_bounds__(stream_threads)
         for (int i = 0; i < count; ++i) sums[q][i] = fmaf(weight, values[u].at(i), sums[q][i]);
       }
     }
-  }
+  });
   if (lane == 0)
 #pragma unroll
     for (int q = 0; q < Queries; ++q) tops[group][q] = top[q], totals[group][q] = total[q];
@@ -176,10 +180,10 @@ __global__ void __launch_bounds__(stream_threads)
   for (int q = 0; q < Queries; ++q) {
     if (place.first + q >= sizes.queries) break;
     const std::int64_t row = std::int64_t{place.head} * sizes.queries + place.first + q;
-    if (partial.parts > 1) {
-      if (threadIdx.x == 0) partial.found[row * partial.parts + place.part] = float2{top[q], whole[q]};
+    if (partial.count > 1) {
+      if (threadIdx.x == 0) partial.found[row * partial.count + place.part] = float2{top[q], whole[q]};
       for (int c = static_cast<int>(threadIdx.x); c < sizes.values; c += stream_threads)
-        partial.sums[(row * partial.parts + place.part) * sizes.values + c] = shared[q * columns + c];
+        partial.sums[(row * partial.count + place.part) * sizes.values + c] = shared[q * columns + c];
       continue;
     }
     if (threadIdx.x == 0 && pass.log_sum != nullptr) pass.log_sum[row] = fmaf(shift + log2f(whole[q]), ln_2, top[q]);
@@ -189,43 +193,17 @@ __global__ void __launch_bounds__(stream_threads)
   }
 }
 
-/// A block joins the parts of a row, of which there are at most 32.
-template <class T>
-__global__ void __launch_bounds__(stream_threads)
-    join_streams(Forward<T> pass, Sizes sizes, float shift, StreamParts partial) {
-  begin_kernel();
-  const int row = static_cast<int>(blockIdx.x), lane = static_cast<int>(threadIdx.x) % 32;
-  const int column = static_cast<int>(threadIdx.x);
-  const std::int64_t first = std::int64_t{row} * partial.parts;
-  const float2 found = lane < partial.parts ? partial.found[first + lane] : float2{-INFINITY, 0};
-  float top = found.x;
-#pragma unroll
-  for (int distance = 1; distance < 32; distance *= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, distance));
-  const float base = top == -INFINITY ? 0.0f : top, factor = power_of_2((found.x - base) * log2_e);
-  const float total = over_lanes<32>(found.y * factor);
-  if (column == 0 && pass.log_sum != nullptr) pass.log_sum[row] = fmaf(shift + log2f(total), ln_2, top);
-  const float* const sums = partial.sums + first * sizes.values + column;
-  float sum = 0;
-#pragma unroll 8
-  for (int part = 0; part < partial.parts; ++part)
-    sum = fmaf(column < sizes.values ? sums[part * sizes.values] : 0.0f, __shfl_sync(~0u, factor, part), sum);
-  T* const out = sizes.of_head(pass.out, sizes.out, row / sizes.queries) + row % sizes.queries * sizes.out.row;
-  if (column < sizes.values) put(out[column], sum * (1 / total));
-}
-
 /// The gradients of a block's keys, and of all queries, of which there are at most `Queries`.
 template <class T, int Lanes, int Queries, bool Packs>
 __global__ void __launch_bounds__(stream_threads)
-    streamed_backward_kernel(StreamedBackward<T> pass, Sizes sizes, StreamParts partial) {
+    streamed_backward_kernel(StreamedBackward<T> pass, Sizes sizes, RowParts partial) {
   begin_kernel();
   constexpr int count = Packet<T>::count, groups = stream_threads / Lanes, columns = Lanes * count, at_once = 2;
   __shared__ float shared[groups * Queries * columns];
-  const StreamPlace place(sizes, Queries, partial.parts);
-  const int lane = static_cast<int>(threadIdx.x) % Lanes, group = static_cast<int>(threadIdx.x) / Lanes;
+  const StreamPlace place(sizes, Queries, partial.count);
+  const int lane = static_cast<int>(threadIdx.x) % Lanes;
   const int column = lane * count;
   const T *const query = sizes.of_head(pass.query, sizes.query, place.head),
-                 *const key = sizes.of_head(pass.key, sizes.key, place.head),
-                 *const value = sizes.of_head(pass.value, sizes.value, place.head),
                  *const grad = sizes.of_head(pass.grad, sizes.grad, place.head),
                  *const out = sizes.of_head(pass.out, sizes.out, place.head);
   T* const grad_key = pass.grad_key == nullptr ? nullptr : sizes.of_head(pass.grad_key, sizes.grad_key, place.head);
@@ -245,15 +223,7 @@ __global__ void __launch_bounds__(stream_threads)
 #pragma unroll
     for (int i = 0; i < count; ++i) sums[q][i] = 0;
   }
-#pragma unroll 1
-  for (int at = place.begin + group; at - group < place.end; at += groups * at_once) {
-    Packet<T> keys[at_once], values[at_once];
-#pragma unroll
-    for (int u = 0; u < at_once; ++u) {
-      const int k = at + u * groups;
-      keys[u].template read<Packs>(key + k * sizes.key.row, column, sizes.width, k < place.end);
-      values[u].template read<Packs>(value + k * sizes.value.row, column, sizes.values, k < place.end);
-    }
+  over_keys<T, Lanes, at_once, Packs>(pass, sizes, place, [&](int at, const auto& keys, const auto& values) {
 #pragma unroll
     for (int u = 0; u < at_once; ++u) {
       const int k = at + u * groups;
@@ -284,7 +254,7 @@ __global__ void __launch_bounds__(stream_threads)
         written.template write<Packs>(grad_value + k * sizes.grad_value.row, column, sizes.values);
       }
     }
-  }
+  });
   if (pass.grad_query == nullptr) return;
   join_groups<Lanes>(shared, sums);
 #pragma unroll
@@ -293,8 +263,8 @@ __global__ void __launch_bounds__(stream_threads)
     const std::int64_t row = std::int64_t{place.head} * sizes.queries + q;
     T* const to = sizes.of_head(pass.grad_query, sizes.grad_query, place.head) + q * sizes.grad_query.row;
     for (int c = static_cast<int>(threadIdx.x); c < sizes.width; c += stream_threads) {
-      if (partial.parts > 1)
-        partial.sums[(row * partial.parts + place.part) * sizes.width + c] = shared[q * columns + c];
+      if (partial.count > 1)
+        partial.sums[(row * partial.count + place.part) * sizes.width + c] = shared[q * columns + c];
       else
         put(to[c], shared[q * columns + c] * sizes.scale);
     }
@@ -302,14 +272,14 @@ __global__ void __launch_bounds__(stream_threads)
 }
 
 template <class T>
-__global__ void __launch_bounds__(128) join_stream_gradients(T* grad_query, Sizes sizes, StreamParts partial) {
+__global__ void __launch_bounds__(128) join_stream_gradients(T* grad_query, Sizes sizes, RowParts partial) {
   begin_kernel();
   const std::int64_t at = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x, row = at / sizes.width;
   if (row >= std::int64_t{sizes.heads} * sizes.queries) return;
   const int c = static_cast<int>(at % sizes.width);
   float sum = 0;
 #pragma unroll 8
-  for (int part = 0; part < partial.parts; ++part) sum += partial.sums[(row * partial.parts + part) * sizes.width + c];
+  for (int part = 0; part < partial.count; ++part) sum += partial.sums[(row * partial.count + part) * sizes.width + c];
   T* const to = sizes.of_head(grad_query, sizes.grad_query, static_cast<int>(row / sizes.queries)) +
                 row % sizes.queries * sizes.grad_query.row;
   put(to[c], sum * sizes.scale);

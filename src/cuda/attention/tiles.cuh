@@ -25,13 +25,18 @@ __device__ __forceinline__ float power_of_2(float exponent) {
 
 // ---- tiles in flight ----
 
+/// The largest one up to Count.
+template <int Count>
+inline constexpr int power_of_2_within = Count < 2 ? Count : 2 * power_of_2_within<Count / 2>;
+
 /// Rows `first` to `first` + Rows of a matrix [count, width], with zeros beyond its end. Rows begin `stride` apart.
 template <int Rows, int Width, int Threads, int Count>
 __device__ __forceinline__ void copy_rows(float* to, const float* from, int first, int count, int width,
                                           std::int64_t stride) {
-  constexpr int per_row = Width / Count, step = static_cast<int>(Threads) / per_row;  // rows of all threads together
-  static_assert(Threads % per_row == 0 && Rows % step == 0);
+  constexpr int per_row = Width / Count, step = power_of_2_within<Threads / per_row>;  // rows of all threads together
+  static_assert(step > 0 && Rows % step == 0);
   const int row = static_cast<int>(threadIdx.x / per_row), column = static_cast<int>(threadIdx.x % per_row) * Count;
+  if (Threads % per_row != 0 && row >= step) return;
   const int rows_left = column < width ? count - first - row : 0;
   const float* at = from + (first + row) * stride + column;
   to += row * pitch<Width> + column;
