@@ -5,6 +5,7 @@
 #include "cuda/fused_rows.cuh"
 #include "cuda/products/gemv.cuh"
 #include "cuda/products/library.cuh"
+#include "cuda/products/padded.cuh"
 #include "cuda/products/sliced.cuh"
 #include "cuda/products/slots.cuh"
 #include "cuda/streams.cuh"
@@ -167,8 +168,8 @@ const Algorithm gemv_first{.name = "gemv", .fits = reads_most, .run = run_gemv};
 const Algorithm gemv_last{.name = "gemv",
                           .fits = [](const Problem& p) { return fits_gemv_by_elements(p) && !reads_most(p); },
                           .run = run_gemv};
-constexpr std::array forward{&gemv, &gemv_first,   &sliced_first, &library_first,
-                             &own,  &library_last, &sliced_last,  &gemv_last};
+constexpr std::array forward{&gemv, &gemv_first,   &sliced_first, &padded_first, &library_first,
+                             &own,  &library_last, &sliced_last,  &gemv_last,    &padded_last};
 
 void run(Context& context, const char* decision, Problem problem, const Arrays& arrays) {
   problem.inputs = {alignment_of(arrays.out), alignment_of(arrays.a), alignment_of(arrays.b),
