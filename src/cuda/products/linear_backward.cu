@@ -103,8 +103,9 @@ using Products = Candidates<Problem, Arrays>;
 
 /// The product for the gradient of the weight, and for that of x.
 Problem product_of(const Problem& layer, bool of_weight) {
-  Problem product{of_weight ? Matmul{.m = layer.n, .n = layer.k, .k = layer.m, .transpose_a = true}
-                            : Matmul{.m = layer.m, .n = layer.k, .k = layer.n}};
+  Matmul shape{.m = layer.m, .n = layer.k, .k = layer.n};
+  if (of_weight) shape = {.m = layer.n, .n = layer.k, .k = layer.m, .transpose_a = true};
+  Problem product{shape};
   product.in = layer.in;
   product.out = layer.out;
   product.precision = layer.precision;
@@ -209,10 +210,12 @@ void run_library_backward(Context& context, const Problem& p, const Gradients& t
   });
 }
 
-template <const auto& products>
-void run_library_backward_of(Context& context, const Problem& p, const Gradients& to, int, void*) {
+void run_by(Context& context, const Problem& p, const Gradients& to, Products products) {
   p.in == Element::float64 ? run_library_backward<double>(context, p, to, products)
                            : run_library_backward<float>(context, p, to, products);
+}
+void run_library_backward_of(Context& context, const Problem& p, const Gradients& to, int, void*) {
+  run_by(context, p, to, by_library);
 }
 bool has_product(const Problem& p, const Algorithm& among) {
   return (p.gradients.a != 0 && among.fits(product_of(p, false))) ||
@@ -222,17 +225,19 @@ bool has_product(const Problem& p, const Algorithm& among) {
 using Backward = cuda::Algorithm<Problem, Gradients>;
 const Backward library_backward_first{.name = "library",
                                       .fits = [](const Problem& p) { return !fits_own(p) || prefers_library(p); },
-                                      .run = run_library_backward_of<by_library>};
+                                      .run = run_library_backward_of};
 const Backward library_backward_last{.name = "library",
                                      .fits = [](const Problem& p) { return fits_own(p) && !prefers_library(p); },
-                                     .run = run_library_backward_of<by_library>};
+                                     .run = run_library_backward_of};
 const Backward padded_backward_first{.name = "padded",
                                      .fits = [](const Problem& p) { return has_product(p, padded_first); },
-                                     .run = run_library_backward_of<by_padded>};
+                                     .run = [](Context& context, const Problem& p, const Gradients& to, int,
+                                               void*) { run_by(context, p, to, by_padded); }};
 const Backward padded_backward_last{
     .name = "padded",
     .fits = [](const Problem& p) { return !has_product(p, padded_first) && has_product(p, padded_last); },
-    .run = run_library_backward_of<all_by_padded>};
+    .run = [](Context& context, const Problem& p, const Gradients& to, int,
+              void*) { run_by(context, p, to, all_by_padded); }};
 const Backward own_backward_algorithm{.name = "own", .fits = fits_own, .run = run_own_backward};
 const Backward sliced_backward_first{
     .name = "sliced",
