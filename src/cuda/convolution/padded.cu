@@ -247,14 +247,15 @@ struct Inner {
   int plan;           ///< of the algorithm; -1: it does not fit
   bool takes_weight;  ///< the caller's, which needs no zeros
   Inner(const Problem& p, int plan_of_all) : algorithm(list_of(p)[static_cast<std::size_t>(plan_of_all)]) {
-    const std::string_view name = algorithm->name;
-    problem = with_lanes(p, in_halves(p) || (name != "implicit" && name != "product"));
+    const auto is = [&](const auto&... others) { return ((algorithm == &others) || ...); };
+    const bool folds = is(fold_forward_first, fold_forward_last, fold_grad_x_first, fold_grad_x_last);
+    const bool implicit = is(implicit_forward_first, implicit_forward_last, implicit_grad_x_first, implicit_grad_x_last,
+                             implicit_grad_weight);
+    problem = with_lanes(p, !implicit && !folds);
     // Those that flip the weight do that as they pack it; our own forward product gains only where it is large.
     constexpr std::int64_t large = 8'000'000;
-    const bool in_order = p.pass == Pass::forward ? in_halves(p) || name != "implicit" || p.weights() >= large
-                                                  : algorithm == &library_grad_x || algorithm == &fold_grad_x_first ||
-                                                        algorithm == &fold_grad_x_last;
-    problem.by_groups = !in_halves(p) && name == "product" && p.groups > 1;
+    const bool in_order = p.pass == Pass::forward ? !implicit || p.weights() >= large : is(library_grad_x) || folds;
+    problem.by_groups = folds && p.groups > 1;
     problem.packed_weight = in_order && orders_weight(problem) && same_image(problem, packed(problem, problem.element));
     takes_weight = !problem.packed_weight && problem.weights() == p.weights() && p.inputs.weight % 16 == 0 &&
                    problem.element == p.stored;
