@@ -153,7 +153,7 @@ Graph graph_of(cudnnHandle_t library, const Problem& p) {
                                          : CUDNN_DATA_BFLOAT16;
   };
   Descriptor x = tensor(id_x, type(Pass::grad_x), p.N, p.C, p.H, p.W, p.x_channels),
-             weight = tensor(id_weight, type(Pass::grad_weight), p.O, p.C, p.KH, p.KW, p.C),
+             weight = tensor(id_weight, type(Pass::grad_weight), p.O, p.C / p.groups, p.KH, p.KW, p.C / p.groups),
              y = tensor(id_y, type(Pass::forward), p.N, p.O, p.OH, p.OW, p.y_channels);
   const std::int64_t stride[] = {p.stride_h, p.stride_w}, pad[] = {p.pad_h, p.pad_w},
                      dilation[] = {p.dilation_h, p.dilation_w};
@@ -250,6 +250,7 @@ std::vector<Descriptor> configurations(const Descriptor& graph, cudnnBackendHeur
 
 // A few wide groups run faster as separate convolutions on slices of the channels than as one grouped convolution.
 Problem one_group(Problem problem) {
+  if (grouped_engines()) return problem;
   problem.C /= problem.groups;
   problem.O /= problem.groups;
   problem.groups = 1;
@@ -408,7 +409,7 @@ cudnnStatus_t execute(const Context& context, const Problem& problem, const Arra
   };
   const std::int64_t x_step = step(group.C, Pass::grad_x), y_step = step(group.O, Pass::forward),
                      weight_step = step(group.weights(), Pass::grad_weight);
-  for (std::int64_t i = 0; i < problem.groups; ++i) {
+  for (std::int64_t i = 0; i < group.groups * 0 + (grouped_engines() ? 1 : problem.groups); ++i) {
     void* const bias = arrays.bias == nullptr ? nullptr : static_cast<std::byte*>(arrays.bias) + i * y_step;
     void* const pointers[] = {static_cast<std::byte*>(arrays.x) + i * x_step,
                               static_cast<std::byte*>(arrays.weight) + i * weight_step,
