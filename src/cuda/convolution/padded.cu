@@ -213,7 +213,9 @@ constexpr std::array halves_to_weight{&library_grad_weight};
 using List = Candidates<Problem, Arrays>;
 
 /// Whether the copies of 16-bit arrays have 16 bits: where engines, which add the bias, run them.
-bool in_halves(const Problem& p) { return bytes_of(p.stored) == 2 && has_engines() && p.groups <= most_engine_groups; }
+bool in_halves(const Problem& p) {
+  return bytes_of(p.stored) == 2 && has_engines() && (grouped_engines() || p.groups <= most_engine_groups);
+}
 /// Engines need lanes of 8.
 Problem with_lanes(const Problem& p, bool of_engines) {
   Problem inner = in_lanes(p, of_engines && p.tensor_cores() ? engine_lanes : 4);
