@@ -196,7 +196,7 @@ inline Layer swiglu(Request& of) {
 inline Layer layer_scale(Request& of) {
   const std::int64_t rows = of.size(), width = of.size();
   return {{of.random({rows, width}), of.random({rows, width}), of.random({width})},
-          [](const Leaves& x) { return operators::add(x[0], operators::mul(x[1], x[2])); }};
+          [](const Leaves& x) { return operators::mul_add(x[1], x[2], x[0]); }};
 }
 
 /// Each channel of each image by a number of its own, as squeeze and excitation do.

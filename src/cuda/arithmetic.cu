@@ -185,6 +185,31 @@ struct ClampBackward {
 
 // ---- over broadcasts ----
 
+template <class T>
+struct MulAddMap {
+  T* out;
+  Operand<T> a, b, c;
+  // The intrinsics keep the compiler from fusing the two roundings.
+  static __device__ float rounded(float a, float b, float c) { return __fadd_rn(__fmul_rn(a, b), c); }
+  static __device__ double rounded(double a, double b, double c) { return __dadd_rn(__dmul_rn(a, b), c); }
+  template <int V, class At>
+  __device__ void run(std::int64_t position, const At& at) const {
+    const auto left = at.template get<V, 0>(a), right = at.template get<V, 1>(b), added = at.template get<V, 2>(c);
+    Pack<Scalar<T>, V> result;
+#pragma unroll
+    for (int lane = 0; lane < V; ++lane)
+      result.value[lane] = rounded(left.value[lane], right.value[lane], added.value[lane]);
+    store<V>(out + position, result);
+  }
+};
+
+template <class T>
+void mul_add(Context& context, T* out, const T* a, const T* b, const T* c, const Broadcast& sizes) {
+  constexpr int V = pack_size<T>;
+  broadcast<V>(context, sizes, 3, aligned<V>(out) && aligned<V>(a) && aligned<V>(b) && aligned<V>(c),
+               MulAddMap<T>{out, operand(a, sizes, 0), operand(b, sizes, 1), operand(c, sizes, 2)});
+}
+
 /// The losing side gets nothing; equal sides get half each.
 template <class Loses, class T>
 struct SelectMap {
@@ -294,6 +319,7 @@ kernels::Arithmetic<T> arithmetic() {
           .greater = binary<Greater, T, bool>,
           .greater_equal = binary<GreaterEqual, T, bool>,
           .where = where<T>,
+          .mul_add = mul_add<T>,
           .neg = unary<Neg<S>, T>,
           .exp = unary<Exp<S>, T>,
           .log = unary<Log<S>, T>,

@@ -8,9 +8,6 @@
 namespace tern::cuda {
 namespace {
 
-using kernels::CrossEntropy;
-using kernels::Reduce;
-
 // ---- losses of labelled rows ----
 
 /// The loss of some rows, and how many of them count.

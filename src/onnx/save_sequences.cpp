@@ -144,6 +144,9 @@ void append_written_sequences(EmitTable& table) {
         step.out.node("Or", {step.out.node("IsInf", step.inputs), step.out.node("IsNaN", step.inputs)});
     step.out.add("Not", {not_finite}, step.results);
   };
+  table["mul_add"] = [](const Step& step) {
+    step.out.add("Add", {step.out.node("Mul", {step.inputs[0], step.inputs[1]}), step.inputs[2]}, step.results);
+  };
   table["lerp"] = [](const Step& step) {
     const std::string way = step.out.node("Sub", {step.inputs[1], step.inputs[0]});
     step.out.add("Add", {step.inputs[0], step.out.node("Mul", {step.inputs[2], way})}, step.results);

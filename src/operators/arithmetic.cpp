@@ -146,6 +146,31 @@ Tensor mul(const Tensor& a, const Tensor& b) {
   return out;
 }
 
+Tensor mul_add(const Tensor& a, const Tensor& b, const Tensor& c) {
+  if (traces()) return traced("mul_add", a, b, c);
+  constexpr const char* name = "mul_add";
+  check_dtypes(name, a, b);
+  check_dtypes(name, a, c);
+  const Shape shape = broadcast(name, broadcast(name, a.shape(), b.shape()), c.shape());
+  if (!is_floating(a.dtype())) return add(mul(a, b), c);
+  const Layout layout = common_layout(shape, {&a, &b, &c});
+  Tensor out = empty_in(layout, shape, a.dtype());
+  const kernels::Broadcast sizes = make_broadcast(shape, {&a, &b, &c}, layout);
+  visit(name, a.dtype(), [&]<class T>() {
+    const Call<T> call;
+    call.table().arithmetic.mul_add(call.context(), call.out(out), call.in(a), call.in(b), call.in(c), sizes);
+  });
+  if (recording(a, b, c))
+    record(name, out, {a, b, c},
+           [a = saved_if(needs(b), a), b = saved_if(needs(a), b), a_shape = a.shape(), b_shape = b.shape(),
+            c_shape = c.shape(), c_needs = needs(c)](const Tensor& grad) {
+             return Gradients{b.defined() ? sum_to(mul(grad, b.get()), a_shape) : Tensor{},
+                              a.defined() ? sum_to(mul(grad, a.get()), b_shape) : Tensor{},
+                              c_needs ? sum_to(grad, c_shape) : Tensor{}};
+           });
+  return out;
+}
+
 Tensor div(const Tensor& a, const Tensor& b) {
   if (traces()) return traced("div", a, b);
   check_divisor("div", a, b);

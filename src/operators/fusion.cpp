@@ -57,6 +57,8 @@ std::optional<Attributes> norm_added(const Attributes& first, const OpForm&) {
   return first;
 }
 
+std::optional<Attributes> product_added(const Attributes&, const OpForm& next) { return next.attributes; }
+
 // Windows of 2 x 2 side by side.
 std::optional<Attributes> pooled(const Attributes& first, const OpForm& next) {
   const Pair kernel = next.attributes.get<Pair>();
@@ -88,6 +90,7 @@ const Pattern patterns[]{
     {"batch_norm", {"add"}, "batch_norm", 5, false, norm_added},
     {"conv2d", {"add"}, "conv2d_add", 3, true, conv_added},
     {"conv2d_add", every_activation, "conv2d_add", 4, true, clipped<Conv2dOptions>},
+    {"mul", {"add"}, "mul_add", 2, true, product_added},
     {"conv2d", {"max_pool2d"}, "conv2d_max_pool2d", 3, true, pooled},
 };
 

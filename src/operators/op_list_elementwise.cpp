@@ -19,6 +19,7 @@ void append_arithmetic(OpList& ops) {
   append<"add">(ops, static_cast<Binary>(add));
   append<"sub">(ops, static_cast<Binary>(sub));
   append<"mul">(ops, static_cast<Binary>(mul));
+  append<"mul_add">(ops, mul_add);
   append<"div">(ops, static_cast<Binary>(div));
   append<"maximum">(ops, static_cast<Binary>(maximum));
   append<"minimum">(ops, static_cast<Binary>(minimum));

@@ -19,6 +19,16 @@ void binary(Context&, Out* out, const T* a, const T* b, const Broadcast& shape) 
 }
 
 template <class T>
+void mul_add(Context&, T* out, const T* a, const T* b, const T* c, const Broadcast& shape) {
+  for_each_index(shape.rank, shape.size, shape.count, [&](std::int64_t i, const Index& index) {
+    const auto at = [&](const T* from, int input) {
+      return load(from[offset(shape.rank, index, shape.stride[input])]);
+    };
+    out[i] = store<T>(at(a, 0) * at(b, 1) + at(c, 2));
+  });
+}
+
+template <class T>
 void pow(Context&, T* out, const T* in, std::int64_t n, Scalar<T> exponent) {
   map(
       out, n, [=](Scalar<T> x) { return std::pow(x, exponent); }, in);
@@ -99,6 +109,7 @@ kernels::Arithmetic<T> arithmetic() {
           .greater = binary<[](S x, S y) { return y < x; }, T, bool>,
           .greater_equal = binary<[](S x, S y) { return y <= x; }, T, bool>,
           .where = where<T>,
+          .mul_add = mul_add<T>,
           .neg = unary<[](S x) { return -x; }, T>,
           .exp = unary<[](S x) { return std::exp(x); }, T>,
           .log = unary<[](S x) { return std::log(x); }, T>,

@@ -30,6 +30,8 @@ struct Add { template <class D, class V> HWY_INLINE V operator()(D, V a, V b) co
 struct Sub { template <class D, class V> HWY_INLINE V operator()(D, V a, V b) const { return hn::Sub(a, b); } };
 struct Mul { template <class D, class V> HWY_INLINE V operator()(D, V a, V b) const { return hn::Mul(a, b); } };
 struct Div { template <class D, class V> HWY_INLINE V operator()(D, V a, V b) const { return hn::Div(a, b); } };
+struct MulAdd { template <class D, class V> HWY_INLINE V operator()(D, V a, V b, V c) const {
+  return hn::Add(hn::Mul(a, b), c); } };
 struct Maximum { template <class D, class V> HWY_INLINE V operator()(D, V a, V b) const { return larger(a, b); } };
 struct Minimum { template <class D, class V> HWY_INLINE V operator()(D, V a, V b) const { return smaller(a, b); } };
 
@@ -153,6 +155,11 @@ void split_gradient(T* grad_a, T* grad_b, const T* grad_out, const T* a, const T
 }
 
 template <class T>
+void multiply_add(T* out, const T* a, const T* b, const T* c, std::int64_t n) {
+  map(MulAdd{}, out, n, a, b, c);
+}
+
+template <class T>
 struct SplitLoop {
   void (*loop)(T*, T*, const T*, const T*, const T*, std::int64_t);
   T *grad_a, *grad_b;
@@ -180,6 +187,11 @@ void each_two(Context& context, T* out, const T* a, const T* b, const Broadcast&
 }
 
 // ---- the slots -----------------------------------------------------------------------------------------------------
+
+template <class T>
+void mul_add(Context& context, T* out, const T* a, const T* b, const T* c, const Broadcast& shape) {
+  broadcast(context, streamed, shape, Loop<T, T, T, T>{multiply_add<T>, out}, a, b, c);
+}
 
 template <class T>
 void pow(Context& context, T* out, const T* in, std::int64_t n, T exponent) {
@@ -246,6 +258,7 @@ kernels::Arithmetic<T> table() {
           .greater = kernels::seldom<comparison<Greater, T>>(),
           .greater_equal = kernels::seldom<comparison<GreaterEqual, T>>(),
           .where = kernels::seldom<where<T>>(),
+          .mul_add = mul_add<T>,
           .neg = kernels::seldom<unary<streamed, Neg, T>>(),
           .exp = kernels::seldom<unary<exponential, Exp, T>>(),
           .log = kernels::seldom<unary<logarithm, Log, T>>(),

@@ -78,7 +78,7 @@ TEST_CASE("layers: a scale and a shift for each channel go into a convolution", 
               return op::add(op::sigmoid(y), op::mul(y, scale));
             },
             x)
-            .size() == 4);
+            .size() == 3);
 }
 
 TEST_CASE("layers: a scale goes into a linear layer, through a permutation", "[graph]") {

@@ -346,6 +346,8 @@ TEST_CASE("passes: what has another reader, another shape or another activation 
   CHECK(fused(traced([&](const Tensor& x) { return op::silu(op::add(x, conv(x))); }, {1, 4, 6, 6})) == 2);
   CHECK(fused(traced([&](const Tensor& x) { return op::add(norm(x), scale.reshape({4, 1, 1})); }, {1, 4, 6, 6})) == 3);
   CHECK(fused(traced([&](const Tensor& x) { return op::tanh(norm(x)); }, {1, 4, 6, 6})) == 2);
+  CHECK(fused(traced([&](const Tensor& x) { return op::add(x, op::mul(x, scale)); }, {3, 4}), graph::Rounding::same) ==
+        1);
   CHECK(fused(traced([&](const Tensor& x) { return op::max_pool2d(conv(x), 2, {.stride = Pair{1}}); }, {1, 4, 6, 6})) ==
         2);
 }

@@ -303,6 +303,48 @@ Operator where() {
   return op;
 }
 
+Operator mul_add() {
+  Operator op{.name = "mul_add", .ulps = 2};
+  const Call run = [](const std::vector<Tensor>& in) { return std::vector{op::mul_add(in[0], in[1], in[2])}; };
+  const Reference reference = [](const std::vector<Array>& in) {
+    Array result(broadcast("mul_add", broadcast("mul_add", in[0].shape, in[1].shape), in[2].shape));
+    std::int64_t i = 0;
+    for_each_position(result.shape, [&](const Shape& position) {
+      result[i++] = broadcast_at(in[0], position) * broadcast_at(in[1], position) + broadcast_at(in[2], position);
+    });
+    return std::vector{result};
+  };
+  struct Three {
+    Shape a, b, c;
+  };
+  // Positive, so that no digits cancel. The first ones are a scale for each column, of rows of whole packs and others.
+  for (const Three& three :
+       {Three{{48}, {7, 48}, {7, 48}}, Three{{37}, {9, 37}, {9, 37}}, Three{{9, 37}, {37}, {9, 37}}, Three{{}, {}, {}},
+        Three{{0}, {0}, {0}}, Three{{17}, {17}, {17}}, Three{{4097}, {4097}, {4097}}, Three{{3, 1}, {1, 5}, {3, 5}},
+        Three{{5}, {2, 3, 5}, {}}, Three{{2, 1, 5}, {3, 1}, {5}}, Three{{3, 1, 1}, {2, 3, 4, 4}, {2, 3, 4, 4}}})
+    op.samples.push_back({.name = message(three.a, " ", three.b, " ", three.c),
+                          .arguments = {uniform(three.a, 0.5, 2), uniform(three.b, 0.5, 2), uniform(three.c, 0.5, 2)},
+                          .call = run,
+                          .reference = reference,
+                          .gradient_terms = 16});
+  op.samples.push_back({.name = "integers",
+                        .arguments = {integers({31}), integers({9, 31}), integers({9, 31})},
+                        .call = run,
+                        .reference = reference,
+                        .gradient = false,
+                        .exact = true});
+  op.samples.push_back({.name = "large",
+                        .arguments = {uniform({731}, 0.5, 2), uniform({411, 731}, 0.5, 2), uniform({411, 731}, 0.5, 2)},
+                        .call = run,
+                        .reference = reference,
+                        .large = true});
+  op.refuses("shapes that do not broadcast", Kind::shape, {"[3]"},
+             [] { op::mul_add(ones({2}), ones({2}), ones({3})); });
+  op.refuses("two dtypes", Kind::dtype, {"float64"},
+             [] { op::mul_add(ones({2}), ones({2}), ones({2}, DType::float64)); });
+  return op;
+}
+
 double maximum_of(double a, double b) { return std::isnan(a) || std::isnan(b) ? not_a_number : std::max(a, b); }
 double minimum_of(double a, double b) { return std::isnan(a) || std::isnan(b) ? not_a_number : std::min(a, b); }
 
@@ -319,6 +361,7 @@ std::vector<Operator> arithmetic_cases() {
   all.push_back(same_twice(exact_binary("mul", op::mul, mul), op::mul, mul));
   all.push_back(same_twice(binary("div", op::div, div, 0.5, 2), op::div, div));
   all.push_back(sum_of_several());
+  all.push_back(mul_add());
   all.push_back(select("maximum", op::maximum, maximum_of));
   all.push_back(select("minimum", op::minimum, minimum_of));
   all.push_back(with_number(

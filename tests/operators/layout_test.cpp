@@ -53,6 +53,9 @@ const std::vector<Use>& elementwise_uses() {
       {"add", [](const Tensor& a, const Tensor& b) { return op::add(a, b); }, true, false},
       {"add to channels",
        [per_channel](const Tensor& a, const Tensor&) { return op::add(a, per_channel.to(a.dtype())); }, true, false},
+      {"mul_add",
+       [per_channel](const Tensor& a, const Tensor& b) { return op::mul_add(per_channel.to(a.dtype()), a, b); }, true,
+       false},
       {"mul by planes",
        [](const Tensor& a, const Tensor& b) {
          return op::mul(b.max({2, 3}, true), a);

@@ -146,6 +146,46 @@ TEST_CASE("products keep to the precision of the scope", "[precision]") {
   }
 }
 
+TEST_CASE("products of rows that are no whole 16 bytes, by every algorithm for them", "[precision]") {
+  struct Case {
+    const char* name;
+    std::vector<Shape> shapes;
+    Call call;
+    bool gemv = false;
+  };
+  const auto product = [](const auto& in) { return op::matmul(in[0], in[1]); };
+  const Case cases[]{
+      {"linear, odd sizes",
+       {{31, 77}, {19, 77}, {19}},
+       [](const auto& in) { return op::linear(in[0], in[1], in[2], Activation::gelu); }},
+      {"linear, odd inputs",
+       {{40, 301}, {64, 301}, {64}},
+       [](const auto& in) { return op::linear(in[0], in[1], in[2], Activation::relu); }},
+      {"linear, odd outputs", {{33, 64}, {70, 64}}, [](const auto& in) { return op::linear(in[0], in[1]); }},
+      {"one row", {{1, 4099}, {37, 4099}, {37}}, [](const auto& in) { return op::linear(in[0], in[1], in[2]); }, true},
+      {"two rows", {{2, 131}, {37, 131}}, [](const auto& in) { return op::linear(in[0], in[1]); }, true},
+      {"three rows", {{3, 1030}, {5, 1030}, {5}}, [](const auto& in) { return op::linear(in[0], in[1], in[2]); }, true},
+      {"products", {{3, 21, 18}, {3, 18, 13}}, product},
+      {"products with one matrix", {{3, 21, 18}, {18, 13}}, product},
+      {"products with transposed matrices", {{3, 21, 18}, {3, 13, 18}}, [](const auto& in) {
+         return op::matmul(in[0], in[1], {.transpose_b = true});
+       }}};
+  for (const std::string& mode : testing::available_modes()) {
+    if (mode != "cuda") continue;
+    for (const Case& c : cases)
+      for (const char* algorithm : {"padded", "gemv"}) {
+        if (algorithm == std::string("gemv") && !c.gemv) continue;
+        INFO(c.name << " by " << algorithm);
+        const std::vector<Tensor> strict = run(mode, Precision::strict, true, c.shapes, c.call);
+        const ForcedAlgorithm linear("linear", algorithm), matmul("matmul", algorithm),
+            backward("linear_backward", algorithm);
+        const std::vector<Tensor> found = run(mode, Precision::tf32, true, c.shapes, c.call);
+        for (std::size_t i = 0; i < strict.size(); ++i) CHECK(distance(found[i], strict[i]) < 2e-3);
+        CHECK(linear.taken() + matmul.taken() > 0);
+      }
+  }
+}
+
 // By one algorithm the fused kernels take every sum in the order of the separate ones.
 TEST_CASE("a pooled convolution has the bits of a convolution and a pooling", "[precision]") {
   const Conv2dCase cases[]{{{7, 1, 28, 28}, {20, 1, 5, 5}, {}},

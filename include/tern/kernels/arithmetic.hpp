@@ -34,6 +34,8 @@ struct Arithmetic {
   Comparison equal, not_equal, less, less_equal, greater, greater_equal;
   /// out = condition ? a : b. Strides: [0] of a, [1] of b, [2] of condition.
   Kernel<void(Context&, T* out, const T* a, const T* b, const bool* condition, const Broadcast&)> where;
+  /// out = a * b + c, rounded twice (multiply, then add). Strides in this order.
+  Kernel<void(Context&, T* out, const T* a, const T* b, const T* c, const Broadcast&)> mul_add;
 
   Unary neg, exp, log, sqrt, abs;
   Unary sin, cos, erf;
@@ -69,12 +71,12 @@ struct Arithmetic {
       MemberList<&Arithmetic::add, &Arithmetic::sub, &Arithmetic::mul, &Arithmetic::div, &Arithmetic::maximum,
                  &Arithmetic::minimum, &Arithmetic::power, &Arithmetic::fmod, &Arithmetic::equal,
                  &Arithmetic::not_equal, &Arithmetic::less, &Arithmetic::less_equal, &Arithmetic::greater,
-                 &Arithmetic::greater_equal, &Arithmetic::where, &Arithmetic::neg, &Arithmetic::exp, &Arithmetic::log,
-                 &Arithmetic::sqrt, &Arithmetic::abs, &Arithmetic::sin, &Arithmetic::cos, &Arithmetic::erf,
-                 &Arithmetic::floor, &Arithmetic::ceil, &Arithmetic::round, &Arithmetic::pow, &Arithmetic::clamp,
-                 &Arithmetic::affine, &Arithmetic::add_all, &Arithmetic::sqrt_backward, &Arithmetic::abs_backward,
-                 &Arithmetic::pow_backward, &Arithmetic::clamp_backward, &Arithmetic::maximum_backward,
-                 &Arithmetic::minimum_backward>;
+                 &Arithmetic::greater_equal, &Arithmetic::where, &Arithmetic::mul_add, &Arithmetic::neg,
+                 &Arithmetic::exp, &Arithmetic::log, &Arithmetic::sqrt, &Arithmetic::abs, &Arithmetic::sin,
+                 &Arithmetic::cos, &Arithmetic::erf, &Arithmetic::floor, &Arithmetic::ceil, &Arithmetic::round,
+                 &Arithmetic::pow, &Arithmetic::clamp, &Arithmetic::affine, &Arithmetic::add_all,
+                 &Arithmetic::sqrt_backward, &Arithmetic::abs_backward, &Arithmetic::pow_backward,
+                 &Arithmetic::clamp_backward, &Arithmetic::maximum_backward, &Arithmetic::minimum_backward>;
 };
 
 }  // namespace tern::kernels

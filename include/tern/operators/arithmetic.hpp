@@ -15,6 +15,8 @@ Tensor add(const Tensor& a, const Tensor& b);  ///< a + b, broadcast.
 Tensor add_all(const std::vector<Tensor>& tensors);
 Tensor sub(const Tensor& a, const Tensor& b);  ///< a - b, broadcast.
 Tensor mul(const Tensor& a, const Tensor& b);  ///< a * b, broadcast.
+/// a * b + c, all broadcast, in one pass: x + scale * y is mul_add(scale, y, x). For integers the two operators.
+Tensor mul_add(const Tensor& a, const Tensor& b, const Tensor& c);
 /// For integers, the quotient rounded toward 0, as in C++. An integer divisor of 0 is a NumericError (on cuda: at the
 /// next wait); the same holds for fmod and remainder.
 Tensor div(const Tensor& a, const Tensor& b);

@@ -40,7 +40,6 @@ extern const Algorithm planar_grad_weight_first, planar_grad_weight_last;
 
 // Each channel is a group with one output (depthwise*.cu).
 extern const Algorithm depthwise_forward, depthwise_grad_x, depthwise_grad_weight;
-extern const Algorithm depthwise_halves;  // forward, channels last
 
 // Channels last, with zeros behind each group's channels, for the algorithms that need lanes (padded.cu); `first` for
 // large problems.

@@ -11,13 +11,6 @@ bool fits(const Problem& p) {
   return is_depthwise(p) && p.KH * p.KW <= most_taps && (p.element == Element::float32 || !p.channels_last()) &&
          is_countable(p);
 }
-bool fits_halves(const Problem& p) {
-  Problem counted = p;
-  counted.element = Element::float32;
-  return bytes_of(p.stored) == 2 && p.pass == Pass::forward && is_depthwise(p) && is_usual(p) && in_fours(p) &&
-         is_countable(counted);
-}
-
 namespace {
 
 constexpr int most_threads = 256, lanes = 32;
@@ -102,11 +95,20 @@ __global__ void __launch_bounds__(most_threads)
   }
 }
 
+/// Through the cache of what no kernel writes meanwhile.
+__device__ __forceinline__ float constant(const float* from) { return __ldg(from); }
+template <class E>
+__device__ __forceinline__ float constant(const E* from) {
+  E element;
+  element.bits = __ldg(&from->bits);
+  return widened(element);
+}
+
 /// Channels first: a thread has a strip of a column.
-template <bool back, int K, int S, int R>
+template <bool back, int K, int S, int R, class E>
 __global__ void __launch_bounds__(most_threads)
-    planar_kernel(float* to, const float* from, const float* weight, const float* bias,
-                  const __grid_constant__ Work work, Activation activation) {
+    planar_kernel(E* to, const E* from, const E* weight, const E* bias, const __grid_constant__ Work work,
+                  Activation activation) {
   begin_kernel();
   auto plane = static_cast<std::uint32_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   const int at = static_cast<int>(work.parts.split(plane)), strip = static_cast<int>(work.strips.split(plane));
@@ -114,8 +116,8 @@ __global__ void __launch_bounds__(most_threads)
   const int channel = static_cast<int>(plane) % work.channels;
   using Strip = Window<back, K, S, R>;
   const int first = Strip::first_read(strip, work.strip.pad), written = Strip::first_written(strip, work.strip.pad);
-  const float* const read = from + plane * work.read_image + first * work.strip.read_pitch;
-  const float* const own = weight + static_cast<std::int64_t>(channel) * (K * K);
+  const E* const read = from + plane * work.read_image + first * work.strip.read_pitch;
+  const E* const own = weight + static_cast<std::int64_t>(channel) * (K * K);
   Pack<float, 1> sum[R] = {};
   const Reach reach(back, at, work.across);
   int column = reach.row;
@@ -124,7 +126,7 @@ __global__ void __launch_bounds__(most_threads)
     const bool exists = static_cast<unsigned>(column) < static_cast<unsigned>(work.across.read);
     if (back && !exists) continue;
     add_row<back, K, S>(sum, read + column * work.across.read_pitch, exists, first, work.strip,
-                        [&](int k) { return Pack<float, 1>{__ldg(own + k * K + tap)}; });
+                        [&](int k) { return Pack<float, 1>{constant(own + k * K + tap)}; });
   }
   finish(to + plane * work.write_image + written * work.strip.write_pitch + at * work.across.write_pitch, sum,
          bias == nullptr ? bias : bias + channel, written, work.strip, activation);
@@ -160,7 +162,7 @@ __global__ void __launch_bounds__(most_threads)
     const int padded = written + side.pad - tap * side.dilation;
     return padded % side.stride == 0 && padded >= 0 ? padded / side.stride : -1;
   };
-  T sum = 0;
+  Scalar<T> sum = 0;
   for (int kh = 0; kh < rows.taps; ++kh) {
     const int h = position(row_at, kh, rows);
     const bool row_exists = h >= 0 && h < rows.read;
@@ -169,12 +171,12 @@ __global__ void __launch_bounds__(most_threads)
       const int w = position(column_at, kw, columns);
       const bool exists = row_exists && w >= 0 && w < columns.read;
       if (back && !exists) continue;
-      const T value = exists ? read[h * rows.read_pitch + w * columns.read_pitch] : T(0);
-      sum = fma(value, own[kh * columns.taps + kw], sum);
+      const Scalar<T> value = exists ? widened(read[h * rows.read_pitch + w * columns.read_pitch]) : Scalar<T>(0);
+      sum = fma(value, widened(own[kh * columns.taps + kw]), sum);
     }
   }
-  to[image * work.write_image + row_at * rows.write_pitch + column_at * columns.write_pitch + (last ? channel : 0)] =
-      activate(bias == nullptr ? sum : sum + bias[channel], activation);
+  put(to[image * work.write_image + row_at * rows.write_pitch + column_at * columns.write_pitch + (last ? channel : 0)],
+      activate(bias == nullptr ? sum : sum + widened(bias[channel]), activation));
 }
 
 template <class T>
@@ -220,47 +222,42 @@ void run_lasting(const Context& context, const Problem& p, const Work& work, con
   run_lasting_by<back, K, S, longest, E>(context, p, work, on);
 }
 
-template <bool back, int K, int S>
-void run_strips(const Context& context, const Problem& p, Work work, const Operands<float>& on) {
-  if (p.channels_last()) return run_lasting<back, K, S, float>(context, p, work, on);
+template <bool back, int K, int S, class E>
+void run_strips(const Context& context, const Problem& p, Work work, const Operands<E>& on) {
+  if (p.channels_last()) return run_lasting<back, K, S, E>(context, p, work, on);
   constexpr int R = K == 3 ? 4 : 8;
   const std::int64_t strips = Window<back, K, S, R>::strips(work.strip.written, work.strip.pad);
   work.strips = Divisor<std::uint32_t>(strips);
   work.parts = Divisor<std::uint32_t>(work.across.written);
   const std::int64_t count = work.images * strips * work.across.written;
   launch(context, Grid(static_cast<unsigned>(ceil_div(count, most_threads)), most_threads),
-         planar_kernel<back, K, S, R>, on.to, on.from, on.weight, on.bias, work, on.activation);
+         planar_kernel<back, K, S, R, E>, on.to, on.from, on.weight, on.bias, work, on.activation);
 }
 
-void run(Context& context, const Problem& p, const Arrays& arrays, int, void*) {
-  if (p.element == Element::float64) return run_any<double>(context, p, arrays);
+template <class E>
+void run_as(Context& context, const Problem& p, const Arrays& arrays) {
   const bool phased = has_phases(p);
-  if ((!is_usual(p) && !phased) || (p.channels_last() && !in_fours(p))) return run_any<float>(context, p, arrays);
-  const Operands<float> on(p, arrays);
-  const auto start = [&](const Problem& one, const Work& work, const Operands<float>& at) {
+  if ((!is_usual(p) && !phased) || (p.channels_last() && !in_fours(p))) return run_any<E>(context, p, arrays);
+  const Operands<E> on(p, arrays);
+  const auto start = [&](const Problem& one, const Work& work, const Operands<E>& at) {
     with_kernel(one, [&](auto size, auto stride) {
-      if (p.pass == Pass::grad_x) return run_strips<true, size.value, stride.value>(context, p, work, at);
-      run_strips<false, size.value, stride.value>(context, p, work, at);
+      if (p.pass == Pass::grad_x) return run_strips<true, size.value, stride.value, E>(context, p, work, at);
+      run_strips<false, size.value, stride.value, E>(context, p, work, at);
     });
   };
   if (!phased) return start(p, work_of(p), on);
   if (p.pass == Pass::grad_x && p.stride_h > 1)  // no output reads the positions between
-    check(cudaMemsetAsync(on.to, 0, static_cast<std::size_t>(p.images()) * sizeof(float), stream_of(context)),
-          "clearing");
+    check(cudaMemsetAsync(on.to, 0, static_cast<std::size_t>(p.images()) * sizeof(E), stream_of(context)), "clearing");
   for_phases(p, [&](const Phase& phase) {
-    Operands<float> at = on;
+    Operands<E> at = on;
     at.from += phase.read, at.to += phase.write;
     start(of_phase(p), phase.work, at);
   });
 }
 
-void run_halves(Context& context, const Problem& p, const Arrays& arrays, int, void*) {
-  with_kernel(p, [&](auto size, auto stride) {
-    const auto start = [&]<class E>(const Operands<E>& on) {
-      run_lasting<false, size.value, stride.value, E>(context, p, work_of(p), on);
-    };
-    p.stored == Element::float16 ? start(Operands<Float16>(p, arrays)) : start(Operands<BFloat16>(p, arrays));
-  });
+void run(Context& context, const Problem& p, const Arrays& arrays, int, void*) {
+  if (p.element == Element::float64) return run_any<double>(context, p, arrays);
+  with_stored(p, [&](auto* none) { run_as<std::remove_pointer_t<decltype(none)>>(context, p, arrays); });
 }
 
 }  // namespace
@@ -268,6 +265,5 @@ void run_halves(Context& context, const Problem& p, const Arrays& arrays, int, v
 
 const Algorithm depthwise_forward{"depthwise", depthwise::fits, nullptr, depthwise::run};
 const Algorithm depthwise_grad_x{"depthwise", depthwise::fits, nullptr, depthwise::run};
-const Algorithm depthwise_halves{"depthwise", depthwise::fits_halves, nullptr, depthwise::run_halves};
 
 }  // namespace tern::cuda::convolution

@@ -22,8 +22,8 @@ constexpr int width = K == 3   ? 4
                                : 1;
 
 /// sum[tap] += gradient * x for a strip of outputs and one row of taps. Outputs that do not exist are skipped.
-template <int K, int S, int R, class T, int V>
-__device__ __forceinline__ void add_row(Pack<T, V>* sum, const Pack<T, V> (&gradient)[R], int outputs, const T* row,
+template <int K, int S, int R, class T, int V, class E>
+__device__ __forceinline__ void add_row(Pack<T, V>* sum, const Pack<T, V> (&gradient)[R], int outputs, const E* row,
                                         bool exists, int first, const Side& strip, int tap_pitch) {
   using Strip = Window<false, K, S, R>;
   Pack<T, V> window[Strip::length];
@@ -42,8 +42,8 @@ __device__ __forceinline__ void add_row(Pack<T, V>* sum, const Pack<T, V> (&grad
 }
 
 /// Channels last: blocks of packs of channels by slices.
-template <int K, int S, int R, int V>
-__global__ void __launch_bounds__(threads) lasting_kernel(float* partials, const float* gradients, const float* x,
+template <int K, int S, int R, int V, class E>
+__global__ void __launch_bounds__(threads) lasting_kernel(float* partials, const E* gradients, const E* x,
                                                           std::int64_t items, const __grid_constant__ Work work) {
   __shared__ Pack<float, V> shared[K * K][threads];
   begin_kernel();
@@ -56,8 +56,8 @@ __global__ void __launch_bounds__(threads) lasting_kernel(float* partials, const
     auto image = static_cast<std::uint32_t>(item);
     const int strip = static_cast<int>(work.strips.split(image)), part = static_cast<int>(work.parts.split(image));
     const int begin = strip * R, outputs = work.strip.written - begin, first = begin * S - work.strip.pad;
-    const float* const read = x + image * work.read_image + first * work.strip.read_pitch + channel;
-    const float* const g = gradients + image * work.write_image + begin * work.strip.write_pitch + channel;
+    const E* const read = x + image * work.read_image + first * work.strip.read_pitch + channel;
+    const E* const g = gradients + image * work.write_image + begin * work.strip.write_pitch + channel;
     const int end = min((part + 1) * work.rows_each, work.across.written);
     for (int at = part * work.rows_each; at < end; ++at) {
       Pack<float, V> gradient[R];
@@ -97,8 +97,8 @@ __device__ __forceinline__ void write_sums(T* weight_to, T* bias_to, const T (&s
 }
 
 /// Channels first: blocks of a channel by slices. The sums of the weight precede those of the bias.
-template <int K, int S, int R>
-__global__ void __launch_bounds__(threads) planar_kernel(float* partials, const float* gradients, const float* x,
+template <int K, int S, int R, class E>
+__global__ void __launch_bounds__(threads) planar_kernel(float* partials, const E* gradients, const E* x,
                                                          std::int64_t items, const __grid_constant__ Work work) {
   begin_kernel();
   const int channel = static_cast<int>(blockIdx.x), slice = static_cast<int>(blockIdx.y);
@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(threads) planar_kernel(float* partials, const 
                  outputs, work.strip.write_pitch);
 #pragma unroll
     for (int i = 0; i < K * K; ++i) sum[i].value[0] = sums[i];
-    const float* const read = x + plane * work.read_image + first * work.strip.read_pitch;
+    const E* const read = x + plane * work.read_image + first * work.strip.read_pitch;
 #pragma unroll
     for (int tap = 0; tap < K; ++tap) {
       const int column = at * S - work.across.pad + tap;
@@ -133,8 +133,8 @@ __global__ void __launch_bounds__(threads) planar_kernel(float* partials, const 
 }
 
 /// Any kernel, stride and dilation: one block per tap of a channel and slice.
-template <class T>
-__global__ void __launch_bounds__(threads) any_kernel(T* partials, const T* gradients, const T* x, std::int64_t items,
+template <class E, class T = Scalar<E>>
+__global__ void __launch_bounds__(threads) any_kernel(T* partials, const E* gradients, const E* x, std::int64_t items,
                                                       const __grid_constant__ Work work, bool last) {
   begin_kernel();
   const int channel = static_cast<int>(blockIdx.x), slice = static_cast<int>(blockIdx.y);
@@ -150,11 +150,11 @@ __global__ void __launch_bounds__(threads) any_kernel(T* partials, const T* grad
     const int h = oh * rows.stride - rows.pad + kh * rows.dilation,
               w = ow * columns.stride - columns.pad + kw * columns.dilation;
     const bool exists = h >= 0 && h < rows.read && w >= 0 && w < columns.read;
+    const int beside = last ? channel : 0;
     const T gradient =
-        gradients[plane * work.write_image + oh * rows.write_pitch + ow * columns.write_pitch + (last ? channel : 0)];
+        widened(gradients[plane * work.write_image + oh * rows.write_pitch + ow * columns.write_pitch + beside]);
     const T value =
-        exists ? x[plane * work.read_image + h * rows.read_pitch + w * columns.read_pitch + (last ? channel : 0)]
-               : T(0);
+        exists ? widened(x[plane * work.read_image + h * rows.read_pitch + w * columns.read_pitch + beside]) : T(0);
     sums[0] = fma(gradient, value, sums[0]);
     sums[1] += gradient;
   }
@@ -240,51 +240,53 @@ std::size_t workspace(const Problem& p, int) {
   return static_cast<std::size_t>(slices_of(all) * sums_of(p, all[0].cut) * bytes_of(p.element));
 }
 
-template <class T>
-void run_any(const Context& context, const Problem& p, const Arrays& arrays, const Cut& cut, T* partials) {
+template <class E>
+void run_any(const Context& context, const Problem& p, const Arrays& arrays, const Cut& cut, Scalar<E>* partials) {
   const bool last = p.channels_last();
   launch(context,
          Grid(dim3(static_cast<unsigned>(p.C), static_cast<unsigned>(cut.slices), static_cast<unsigned>(p.KH * p.KW)),
               threads),
-         any_kernel<T>, partials, static_cast<const T*>(arrays.y), static_cast<const T*>(arrays.x), cut.items, cut.work,
+         any_kernel<E>, partials, static_cast<const E*>(arrays.y), static_cast<const E*>(arrays.x), cut.items, cut.work,
          last);
 }
 
+template <class E>
 void run_strips(const Context& context, const Problem& p, const Arrays& arrays, const Launch& of, float* partials) {
   const Cut& cut = of.cut;
-  const auto* const gradients = static_cast<const float*>(arrays.y) + of.y;
-  const auto* const x = static_cast<const float*>(arrays.x) + of.x;
+  const auto* const gradients = static_cast<const E*>(arrays.y) + of.y;
+  const auto* const x = static_cast<const E*>(arrays.x) + of.x;
   with_kernel(has_phases(p) ? of_phase(p) : p, [&](auto size, auto stride) {
     constexpr int K = size.value, S = stride.value, R = K == 3 ? 4 : 8, V = width<K>;
     if (!p.channels_last())
       return launch(context, Grid(dim3(static_cast<unsigned>(p.C), static_cast<unsigned>(cut.slices)), threads),
-                    planar_kernel<K, S, R>, partials, gradients, x, cut.items, cut.work);
+                    planar_kernel<K, S, R, E>, partials, gradients, x, cut.items, cut.work);
     launch(context,
            Grid(dim3(static_cast<unsigned>(cut.slices), static_cast<unsigned>(cut.lay.tiles)),
                 dim3(static_cast<unsigned>(cut.lay.lanes), static_cast<unsigned>(cut.lay.rows))),
-           lasting_kernel<K, S, R, V>, partials, gradients, x, cut.items, cut.work);
+           lasting_kernel<K, S, R, V, E>, partials, gradients, x, cut.items, cut.work);
   });
 }
 
-template <class T>
+template <class E>
 void run_as(const Context& context, const Problem& p, const Arrays& arrays, void* workspace) {
+  using T = Scalar<E>;
   const std::vector<Launch> all = launches_of(p);
   auto* partials = static_cast<T*>(workspace);
   for (const Launch& each : all) {
     if constexpr (std::is_same_v<T, float>) {
-      if (each.cut.strips) run_strips(context, p, arrays, each, partials);
+      if (each.cut.strips) run_strips<E>(context, p, arrays, each, partials);
     }
-    if (!each.cut.strips) run_any(context, p, arrays, each.cut, partials);
+    if (!each.cut.strips) run_any<E>(context, p, arrays, each.cut, partials);
     partials += each.cut.slices * sums_of(p, each.cut);
   }
   const bool sums_bias = !(p.channels_last() && all[0].cut.strips);
-  sum_slices(context, static_cast<T*>(arrays.weight), static_cast<T*>(arrays.bias), static_cast<T*>(workspace),
-             slices_of(all), p.weights(), sums_bias ? p.O : 0);
+  sum_slices<E>(context, static_cast<E*>(arrays.weight), static_cast<E*>(arrays.bias), static_cast<T*>(workspace),
+                slices_of(all), p.weights(), sums_bias ? p.O : 0);
 }
 
 void run(Context& context, const Problem& p, const Arrays& arrays, int, void* workspace) {
   if (p.element == Element::float64) return run_as<double>(context, p, arrays, workspace);
-  run_as<float>(context, p, arrays, workspace);
+  with_stored(p, [&](auto* none) { run_as<std::remove_pointer_t<decltype(none)>>(context, p, arrays, workspace); });
 }
 
 }  // namespace

@@ -2,12 +2,19 @@
 // Channels-last convolutions by the engines of cuDNN, which proposes several for a problem, most promising first.
 // Weights are [O, KH, KW, C / groups].
 
+#include <cstdlib>
+
 #include "cuda/convolution/problem.cuh"
 
 namespace tern::cuda::convolution {
 
 /// Each group is a separate call, of whole lanes.
 constexpr std::int64_t most_engine_groups = 4, engine_lanes = 8;
+
+inline bool grouped_engines() {  // TEMPORARY
+  static const bool on = std::getenv("TERN_GROUPED") != nullptr;
+  return on;
+}
 
 /// Whether this build has cuDNN.
 bool has_engines();

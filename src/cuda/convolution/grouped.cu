@@ -47,7 +47,8 @@ bool is_narrow(const Conv2d& shape) { return std::min(shape.C, shape.O) / shape.
 namespace {
 
 /// The weights of a block's written channels, [taps][read channels of the group][width].
-__device__ __forceinline__ void stage_weights(float* shared, const float* weight, int first, int width, int channels,
+template <class E>
+__device__ __forceinline__ void stage_weights(float* shared, const E* weight, int first, int width, int channels,
                                               int taps, const Groups& groups, bool back) {
   const int count = min(width, channels - first) * groups.read * taps;
   for (int i = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x); i < count;
@@ -66,7 +67,7 @@ __device__ __forceinline__ void stage_weights(float* shared, const float* weight
       read = rest % groups.read;
       from = (static_cast<std::int64_t>(first + written) * groups.read + read) * taps;
     }
-    shared[(tap * groups.read + read) * width + written] = weight[from + tap];
+    shared[(tap * groups.read + read) * width + written] = widened(weight[from + tap]);
   }
   __syncthreads();
 }
@@ -82,8 +83,8 @@ __device__ __forceinline__ void add(Pack<float, V>& sum, const Pack<float, V>& v
 }
 
 /// V read channels by one row of K taps at stride S; K == 0: any number, stride and dilation.
-template <bool back, int K, int S, int V>
-__device__ __forceinline__ void add_row(Pack<float, V> (&sum)[R], const float* row, bool exists, int first,
+template <bool back, int K, int S, int V, class E>
+__device__ __forceinline__ void add_row(Pack<float, V> (&sum)[R], const E* row, bool exists, int first,
                                         const Side& strip, const float* weight, int tap_step, int width) {
   Pack<float, V> factors[V];
   const auto load_factors = [&](int tap) {
@@ -126,10 +127,10 @@ __device__ __forceinline__ void add_row(Pack<float, V> (&sum)[R], const float* r
   }
 }
 
-template <bool back, int K, int S, int V>
+template <bool back, int K, int S, int V, class E>
 __global__ void __launch_bounds__(threads, 2)
-    strips_kernel(float* to, const float* from, const float* weight, const float* bias,
-                  const __grid_constant__ Work work, Groups groups, Activation activation) {
+    strips_kernel(E* to, const E* from, const E* weight, const E* bias, const __grid_constant__ Work work,
+                  Groups groups, Activation activation) {
   extern __shared__ float4 shared_vectors[];
   float* const shared = reinterpret_cast<float*>(shared_vectors);
   begin_kernel();
@@ -144,7 +145,7 @@ __global__ void __launch_bounds__(threads, 2)
   // For any number of taps `first` is the position written, otherwise the one read.
   const int written = K == 0 ? number * R : Strip::first_written(number, strip.pad);
   const int first = K == 0 ? written : Strip::first_read(number, strip.pad);
-  const float* const read = from + image * work.read_image + channel / groups.written * groups.read;
+  const E* const read = from + image * work.read_image + channel / groups.written * groups.read;
   const int tap_step = groups.read * width;
   Pack<float, V> sum[R] = {};
   for (int tap = 0; tap < rows.taps; ++tap) {
@@ -167,7 +168,7 @@ __global__ void __launch_bounds__(threads, 2)
          bias == nullptr ? bias : bias + channel, written, strip, activation);
 }
 
-template <bool back, int K, int S, int V>
+template <bool back, int K, int S, int V, class E>
 void run_strips(const Context& context, const Problem& p, const Arrays& arrays, const Groups& groups) {
   Work work = work_of(p);
   const std::int64_t strips = K == 0 ? ceil_div(work.strip.written, R) : Window < back, K == 0 ? 1 : K, S,
@@ -178,27 +179,30 @@ void run_strips(const Context& context, const Problem& p, const Arrays& arrays, 
   while (in_block > 1 && shared_bytes(p, groups, in_block) > most_shared) in_block /= 2;
   const Lanes lay(work.channels / V, threads, in_block);
   const std::int64_t items = work.images * strips * work.across.written;
-  const Operands<float> on(p, arrays);
+  const Operands<E> on(p, arrays);
   launch(
       context,
       Grid(dim3(static_cast<unsigned>(ceil_div(items, lay.rows)), static_cast<unsigned>(lay.tiles)),
            dim3(static_cast<unsigned>(lay.lanes), static_cast<unsigned>(lay.rows)), shared_bytes(p, groups, lay.lanes)),
-      strips_kernel<back, K, S, V>, on.to, on.from, on.weight, on.bias, work, groups, on.activation);
+      strips_kernel<back, K, S, V, E>, on.to, on.from, on.weight, on.bias, work, groups, on.activation);
 }
 
-template <bool back>
+template <bool back, class E>
 void run_pass(const Context& context, const Problem& p, const Arrays& arrays) {
   const Groups groups = groups_of(p);
   const bool square = p.KH == 3 && p.KW == 3 && p.dilation_h == 1 && p.dilation_w == 1 && p.stride_h == p.stride_w;
-  if (groups.at_once == 1) return run_strips<back, 0, 1, 1>(context, p, arrays, groups);
-  if (square && p.stride_h == 1) return run_strips<back, 3, 1, 4>(context, p, arrays, groups);
-  if (square && p.stride_h == 2) return run_strips<back, 3, 2, 4>(context, p, arrays, groups);
-  run_strips<back, 0, 1, 4>(context, p, arrays, groups);
+  if (groups.at_once == 1) return run_strips<back, 0, 1, 1, E>(context, p, arrays, groups);
+  if (square && p.stride_h == 1) return run_strips<back, 3, 1, 4, E>(context, p, arrays, groups);
+  if (square && p.stride_h == 2) return run_strips<back, 3, 2, 4, E>(context, p, arrays, groups);
+  run_strips<back, 0, 1, 4, E>(context, p, arrays, groups);
 }
 
 void run(Context& context, const Problem& p, const Arrays& arrays, int, void*) {
-  if (p.pass == Pass::grad_x) return run_pass<true>(context, p, arrays);
-  run_pass<false>(context, p, arrays);
+  with_stored(p, [&](auto* none) {
+    using E = std::remove_pointer_t<decltype(none)>;
+    if (p.pass == Pass::grad_x) return run_pass<true, E>(context, p, arrays);
+    run_pass<false, E>(context, p, arrays);
+  });
 }
 
 }  // namespace

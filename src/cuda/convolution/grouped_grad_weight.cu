@@ -23,10 +23,10 @@ struct Pairs {
 };
 
 /// K taps of a row at stride S per thread; K == 1: one tap, with any stride and dilation.
-template <int K, int S, int V>
+template <int K, int S, int V, class E>
 __global__ void __launch_bounds__(threads)
-    pairs_kernel(float* partials, const float* gradients, const float* x, std::int64_t items,
-                 const __grid_constant__ Work work, const __grid_constant__ Pairs pairs) {
+    pairs_kernel(float* partials, const E* gradients, const E* x, std::int64_t items, const __grid_constant__ Work work,
+                 const __grid_constant__ Pairs pairs) {
   __shared__ float shared[K * V * V][threads];
   begin_kernel();
   const Side &strip = work.strip, &rows = work.across;
@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(threads)
     load_outputs(gradient,
                  gradients + image * work.write_image + at * rows.write_pitch + begin * strip.write_pitch + output,
                  outputs, strip.write_pitch);
-    const float* const from = x + image * work.read_image + row * rows.read_pitch + input;
+    const E* const from = x + image * work.read_image + row * rows.read_pitch + input;
     if constexpr (K == 1) {
 #pragma unroll
       for (int r = 0; r < R; ++r) {
@@ -134,19 +134,24 @@ std::size_t workspace(const Problem& p, int) {
   return static_cast<std::size_t>(cut_of(p).slices * p.weights()) * sizeof(float);
 }
 
-void run(Context& context, const Problem& p, const Arrays& arrays, int, void* workspace) {
+template <class E>
+void run_as(const Context& context, const Problem& p, const Arrays& arrays, void* workspace) {
   const Cut cut = cut_of(p);
   auto* const partials = static_cast<float*>(workspace);
-  const auto kernel = cut.taps_each == 3 ? p.stride_h == 1 ? pairs_kernel<3, 1, 4> : pairs_kernel<3, 2, 4>
-                      : cut.at_once == 4 ? pairs_kernel<1, 1, 4>
-                                         : pairs_kernel<1, 1, 1>;
+  const auto kernel = cut.taps_each == 3 ? p.stride_h == 1 ? pairs_kernel<3, 1, 4, E> : pairs_kernel<3, 2, 4, E>
+                      : cut.at_once == 4 ? pairs_kernel<1, 1, 4, E>
+                                         : pairs_kernel<1, 1, 1, E>;
   launch(context,
          Grid(dim3(static_cast<unsigned>(cut.slices), static_cast<unsigned>(cut.lay.tiles),
                    static_cast<unsigned>(cut.layers)),
               dim3(static_cast<unsigned>(cut.lay.lanes), static_cast<unsigned>(cut.lay.rows))),
-         kernel, partials, static_cast<const float*>(arrays.y), static_cast<const float*>(arrays.x), cut.items,
-         cut.work, cut.pairs);
-  sum_slices<float>(context, static_cast<float*>(arrays.weight), nullptr, partials, cut.slices, p.weights(), 0);
+         kernel, partials, static_cast<const E*>(arrays.y), static_cast<const E*>(arrays.x), cut.items, cut.work,
+         cut.pairs);
+  sum_slices<E>(context, static_cast<E*>(arrays.weight), nullptr, partials, cut.slices, p.weights(), 0);
+}
+
+void run(Context& context, const Problem& p, const Arrays& arrays, int, void* workspace) {
+  with_stored(p, [&](auto* none) { run_as<std::remove_pointer_t<decltype(none)>>(context, p, arrays, workspace); });
 }
 
 }  // namespace

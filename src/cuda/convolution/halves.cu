@@ -1,7 +1,10 @@
 // Convolutions of 16-bit arrays: by the library's engines, which read and write them, with float32 sums. Those that no
-// engine runs are converted for the kernels of float32.
+// engine runs as they are have kernels of ours that convert in registers; the rest is converted for the kernels of
+// float32.
 
+#include <algorithm>
 #include <array>
+#include <cstdlib>
 
 #include "cuda/convolution/algorithms.cuh"
 #include "cuda/convolution/engines.cuh"
@@ -16,6 +19,17 @@ namespace {
 constexpr std::array to_image{&flipped_grad_x, &library_grad_x, &product_grad_x};
 constexpr std::array to_weight{&library_grad_weight};
 
+// Of a problem whose elements are float32 in registers, in either order.
+constexpr std::array own_forward{&narrow_forward_first, &depthwise_forward,     &single_forward_first,
+                                 &padded_forward_first, &grouped_forward_first, &single_forward_last,
+                                 &padded_forward_last,  &grouped_forward_last,  &narrow_forward_last};
+constexpr std::array own_to_image{&narrow_grad_x_first, &depthwise_grad_x,     &single_grad_x_first,
+                                  &padded_grad_x_first, &grouped_grad_x_first, &single_grad_x_last,
+                                  &padded_grad_x_last,  &grouped_grad_x_last,  &narrow_grad_x_last};
+constexpr std::array own_to_weight{&narrow_grad_weight_first, &depthwise_grad_weight,     &single_grad_weight_first,
+                                   &padded_grad_weight_first, &grouped_grad_weight_first, &single_grad_weight_last,
+                                   &padded_grad_weight_last,  &grouped_grad_weight_last,  &narrow_grad_weight_last};
+
 const kernels::Conv<float>& of_float() {
   static const kernels::Conv<float> kernels = conv<float>();
   return kernels;
@@ -27,6 +41,23 @@ Problem problem_for(const Context& context, Pass pass, const Conv2d& shape) {
   problem.stored = problem.element;
   problem.precision = Precision::tf32;  // tensor cores; the elements keep their digits
   return problem;
+}
+
+/// The same for kernels of ours.
+template <class T>
+Problem own_problem_for(const Context& context, Pass pass, const Conv2d& shape) {
+  Problem problem = problem_for<T>(context, pass, shape);
+  problem.element = Element::float32;
+  return problem;
+}
+/// Whether one of them runs it; not if another algorithm is forced.
+bool runs_own(const Context& context, const char* decision, Algorithms algorithms, const Problem& problem) {
+  static const bool converts = std::getenv("TERN_CONVERT") != nullptr;  // TEMPORARY
+  if (problem.outputs() == 0 || problem.weights() == 0 || converts) return false;
+  const std::string_view forced = forced_algorithm(context, decision);
+  return std::any_of(algorithms.begin(), algorithms.end(), [&](const Algorithm* algorithm) {
+    return (forced.empty() || forced == algorithm->name) && algorithm->fits(problem);
+  });
 }
 
 /// Whether engines run all passes, channels last.
@@ -122,23 +153,22 @@ const Algorithm converted_forward{.name = "general",
                                   .run = run_converted};
 constexpr std::array forward{&boxes_halves_first, &fused_epilogue_forward, &product_forward,  &library_forward,
                              &boxes_halves_last,  &implicit_halves,        &converted_forward};
-constexpr std::array depthwise_only{&depthwise_halves};
-
 /// With `added`, y becomes after(y + added) where the algorithm can do that. Whether it did.
 template <class T>
 bool convolve(Context& context, T* y, const T* x, const T* weight, const T* bias, const Conv2d& shape,
               const T* added = nullptr, Activation after = Activation::none) {
-  Problem problem = problem_for<T>(context, Pass::forward, shape);
   const Arrays arrays{const_cast<T*>(x), const_cast<T*>(weight), y, const_cast<T*>(bias)};
-  problem.inputs = alignments_of(arrays);
-  if (depthwise_halves.fits(problem) && problem.outputs() != 0) {
-    cuda::Prepared<Problem, Arrays>(context, "conv2d", depthwise_only, problem, arrays).run(context);
-    return false;
-  }
   if (shape.layout != Layout::channels_last || !runs<T>(context, shape)) {
-    converted(context, y, x, weight, bias, shape);
+    Problem own = own_problem_for<T>(context, Pass::forward, shape);
+    own.inputs = alignments_of(arrays);
+    if (runs_own(context, "conv2d", own_forward, own))
+      cuda::Prepared<Problem, Arrays>(context, "conv2d", own_forward, own, arrays).run(context);
+    else
+      converted(context, y, x, weight, bias, shape);
     return false;
   }
+  Problem problem = problem_for<T>(context, Pass::forward, shape);
+  problem.inputs = alignments_of(arrays);
   cuda::Prepared<Problem, Arrays> work(context, "conv2d", forward, problem, arrays);
   const bool boxes = work.algorithm() == &boxes_halves_first || work.algorithm() == &boxes_halves_last;
   const bool adds = work.algorithm() == &implicit_halves ||
@@ -196,20 +226,52 @@ void converted_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bia
   arrays.round(grad_bias, to_bias, shape.O);
 }
 
+struct Through {
+  Activation activation;
+  __device__ float operator()(float gradient, float y) const { return through_activation(gradient, y, activation); }
+};
+
+/// The algorithms of both gradients.
+struct Lists {
+  Algorithms image, weight;
+};
+constexpr Lists of_engines{to_image, to_weight}, of_own{own_to_image, own_to_weight};
+
+/// Whether our own kernels compute all gradients that are wanted.
+template <class T>
+bool runs_own_backward(const Context& context, bool image, bool weight, const Conv2d& shape) {
+  const auto runs = [&](const char* decision, Algorithms algorithms, Pass pass) {
+    Problem problem = own_problem_for<T>(context, pass, shape);
+    problem.inputs = {256, 256, 256, 0};
+    return runs_own(context, decision, algorithms, problem);
+  };
+  const bool rows = shape.layout != Layout::channels_last || shape.O % 4 == 0;  // of through_rows
+  return rows && (!image || runs("conv2d_grad_x", own_to_image, Pass::grad_x)) &&
+         (!weight || runs("conv2d_grad_weight", own_to_weight, Pass::grad_weight));
+}
+
 template <class T>
 void conv2d_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x,
                      const T* weight, const T* y, const Conv2d& shape) {
   const auto at_16_bytes = [](const T* array) { return reinterpret_cast<std::uintptr_t>(array) % 16 == 0; };
-  if (shape.layout != Layout::channels_last || !runs<T>(context, shape) || !at_16_bytes(grad_y) || !at_16_bytes(y))
+  const bool last = shape.layout == Layout::channels_last, engines = last && runs<T>(context, shape);
+  // Channels first, the weight's pass sums the bias's gradient.
+  const bool wants_weight = grad_weight != nullptr || (!last && grad_bias != nullptr);
+  if ((!engines && !runs_own_backward<T>(context, grad_x != nullptr, wants_weight, shape)) || !at_16_bytes(grad_y) ||
+      !at_16_bytes(y))
     return converted_backward(context, grad_x, grad_weight, grad_bias, grad_y, x, weight, y, shape);
-  Problem problem = problem_for<T>(context, Pass::backward, shape);
+  Problem problem =
+      engines ? problem_for<T>(context, Pass::backward, shape) : own_problem_for<T>(context, Pass::backward, shape);
+  const Lists& lists = engines ? of_engines : of_own;
   const Rows rows{problem.positions(), problem.O, problem.y_channels};
   // g passes through the activation once, for both gradients.
-  const bool takes_grad = problem.activation == Activation::none && problem.y_channels == problem.O;
+  const bool takes_grad = problem.activation == Activation::none && (!last || problem.y_channels == problem.O);
   const Scratch made(context, takes_grad ? 0 : static_cast<std::size_t>(problem.outputs()) * sizeof(T));
-  const std::int64_t slices = grad_bias == nullptr ? 0 : row_slices(rows);
+  const std::int64_t slices = !last || grad_bias == nullptr ? 0 : row_slices(rows);
   const Scratch partials(context, static_cast<std::size_t>(slices * problem.O) * sizeof(float));
-  if (!takes_grad || grad_bias != nullptr)
+  if (!last && !takes_grad)
+    map(context, problem.outputs(), Through{problem.activation}, made.as<T>(), grad_y, y);
+  else if (last && (!takes_grad || grad_bias != nullptr))
     through_rows(context, made.as<T>(), partials.as<float>(), grad_y, y, rows, problem.activation);
   void* const g = takes_grad ? const_cast<T*>(grad_y) : made.as<T>();
 
@@ -221,11 +283,14 @@ void conv2d_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
     half.emplace(context, decision, algorithms, problem, arrays);
   };
   std::optional<Half> image, weights;
-  if (grad_x != nullptr) prepare(image, "conv2d_grad_x", to_image, Pass::grad_x, {grad_x, const_cast<T*>(weight), g});
-  if (grad_weight != nullptr)
-    prepare(weights, "conv2d_grad_weight", to_weight, Pass::grad_weight, {const_cast<T*>(x), grad_weight, g});
+  if (grad_x != nullptr)
+    prepare(image, "conv2d_grad_x", lists.image, Pass::grad_x, {grad_x, const_cast<T*>(weight), g});
+  if (wants_weight)
+    prepare(weights, "conv2d_grad_weight", lists.weight, Pass::grad_weight,
+            {const_cast<T*>(x), grad_weight, g, last ? nullptr : grad_bias});
   run_side_by_side(context, image, weights, [&](const Context& where) {
-    if (grad_bias != nullptr) sum_slices<T>(where, nullptr, grad_bias, partials.as<float>(), slices, 0, problem.O);
+    if (last && grad_bias != nullptr)
+      sum_slices<T>(where, nullptr, grad_bias, partials.as<float>(), slices, 0, problem.O);
   });
 }
 

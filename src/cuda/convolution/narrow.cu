@@ -34,9 +34,10 @@ constexpr int threads = 128;
 template <int S>
 constexpr int strip_rows = S == 1 ? 8 : 4;
 
+template <class E>
 struct Arguments {
-  float* to;
-  const float *from, *weight, *bias;
+  E* to;
+  const E *from, *weight, *bias;
   Activation activation;
   bool back;
   int groups, read, written, tiles;  ///< channels of a group that are read and written; tiles of the latter
@@ -44,8 +45,8 @@ struct Arguments {
 
 /// The weights of a tile of T written channels, turned by 180 degrees on the way back: [column][read][T] by the taps of
 /// a column.
-template <int K, int T>
-__device__ __forceinline__ void stage_weights(float* shared, const Arguments& on, int group, int first) {
+template <int K, int T, class E>
+__device__ __forceinline__ void stage_weights(float* shared, const Arguments<E>& on, int group, int first) {
   const int count = K * on.read * T * tap_pitch<K>;
   for (int i = static_cast<int>(threadIdx.x); i < count; i += threads) {
     const int kh = i % tap_pitch<K>, o = i / tap_pitch<K> % T, c = i / (tap_pitch<K> * T) % on.read,
@@ -53,15 +54,16 @@ __device__ __forceinline__ void stage_weights(float* shared, const Arguments& on
     const int pair =
         on.back ? (group * on.read + c) * on.written + written : (group * on.written + written) * on.read + c;
     const int tap = on.back ? (K - 1 - kh) * K + K - 1 - kw : kh * K + kw;
-    shared[i] = kh < K && written < on.written ? on.weight[static_cast<std::int64_t>(pair) * (K * K) + tap] : 0.0f;
+    shared[i] =
+        kh < K && written < on.written ? widened(on.weight[static_cast<std::int64_t>(pair) * (K * K) + tap]) : 0.0f;
   }
   __syncthreads();
 }
 
 /// Blocks of strips by tiles of the groups.
-template <int K, int S, bool apart, int T>
+template <int K, int S, bool apart, int T, class E>
 __global__ void __launch_bounds__(threads, 4)
-    narrow_kernel(const __grid_constant__ Arguments on, const __grid_constant__ Walk walk) {
+    narrow_kernel(const __grid_constant__ Arguments<E> on, const __grid_constant__ Walk walk) {
   constexpr int rows = strip_rows<S>;
   using Reads = Window<K, S, apart, rows>;
   extern __shared__ float4 memory[];
@@ -87,13 +89,13 @@ __global__ void __launch_bounds__(threads, 4)
   for (int kw = 0; kw < K; ++kw) {
     const int w = Reads::place(strip.column * walk.stride - walk.pad_w + kw * walk.dilation, walk.read_w, walk);
     const unsigned live = w >= 0 ? exist : 0u;
-    const float* column = on.from + image * on.read * area + w;
+    const E* column = on.from + image * on.read * area + w;
     const float* taps_of = weights + kw * on.read * (T * tap_pitch<K>);
 #pragma unroll 1
     for (int c = 0; c < on.read; ++c, column += area, taps_of += T * tap_pitch<K>) {
       float value[Reads::length];
 #pragma unroll
-      for (int j = 0; j < Reads::length; ++j) value[j] = (live >> j & 1u) != 0 ? column[at[j]] : 0.0f;
+      for (int j = 0; j < Reads::length; ++j) value[j] = (live >> j & 1u) != 0 ? widened(column[at[j]]) : 0.0f;
 #pragma unroll
       for (int o = 0; o < T; ++o) {
         const Taps<K> taps(taps_of, o);
@@ -104,15 +106,15 @@ __global__ void __launch_bounds__(threads, 4)
       }
     }
   }
-  float* to = on.to + ((image * on.written + first) * walk.at_h + strip.row) * walk.at_w + strip.column;
+  E* to = on.to + ((image * on.written + first) * walk.at_h + strip.row) * walk.at_w + strip.column;
 #pragma unroll
   for (int o = 0; o < T; ++o, to += walk.at_h * walk.at_w) {
     if (first + o >= on.written) return;
-    const float shift = on.bias == nullptr ? 0.0f : on.bias[group * on.written + first + o];
+    const float shift = on.bias == nullptr ? 0.0f : widened(on.bias[group * on.written + first + o]);
 #pragma unroll
     for (int r = 0; r < rows; ++r)
       if (strip.row + r * walk.step < walk.at_h)
-        to[r * walk.step * walk.at_w] = activate(on.bias == nullptr ? sum[o][r] : sum[o][r] + shift, on.activation);
+        put(to[r * walk.step * walk.at_w], activate(on.bias == nullptr ? sum[o][r] : sum[o][r] + shift, on.activation));
   }
 }
 
@@ -126,20 +128,21 @@ void with_tile(int written, const Body& body) {
   body(std::integral_constant<int, 2>{});
 }
 
-void run(Context& context, const Problem& p, const Arrays& arrays, int, void*) {
+template <class E>
+void run_as(const Context& context, const Problem& p, const Arrays& arrays) {
   const bool back = p.pass == Pass::grad_x;
   Walk walk = single::walk_of(p, back);
-  const auto floats = [](void* array) { return static_cast<float*>(array); };
-  Arguments on{floats(back ? arrays.x : arrays.y),
-               floats(back ? arrays.y : arrays.x),
-               floats(arrays.weight),
-               back ? nullptr : floats(arrays.bias),
-               back ? Activation::none : p.activation,
-               back,
-               static_cast<int>(p.groups),
-               static_cast<int>((back ? p.O : p.C) / p.groups),
-               static_cast<int>((back ? p.C : p.O) / p.groups),
-               1};
+  const auto typed = [](void* array) { return static_cast<E*>(array); };
+  Arguments<E> on{typed(back ? arrays.x : arrays.y),
+                  typed(back ? arrays.y : arrays.x),
+                  typed(arrays.weight),
+                  back ? nullptr : typed(arrays.bias),
+                  back ? Activation::none : p.activation,
+                  back,
+                  static_cast<int>(p.groups),
+                  static_cast<int>((back ? p.O : p.C) / p.groups),
+                  static_cast<int>((back ? p.C : p.O) / p.groups),
+                  1};
   single::with_window(p, back, [&](auto size, auto stride, auto apart) {
     constexpr int K = size.value, S = stride.value;
     if constexpr (K > 1) {
@@ -150,10 +153,14 @@ void run(Context& context, const Problem& p, const Arrays& arrays, int, void*) {
         const dim3 blocks(static_cast<unsigned>(ceil_div(walk.items(strip_rows<S>), threads)),
                           static_cast<unsigned>(on.groups * on.tiles));
         launch(context, Grid(blocks, threads, sizeof(float) * static_cast<std::size_t>(K * on.read * T * tap_pitch<K>)),
-               narrow_kernel<K, S, apart.value, T>, on, walk);
+               narrow_kernel<K, S, apart.value, T, E>, on, walk);
       });
     }
   });
+}
+
+void run(Context& context, const Problem& p, const Arrays& arrays, int, void*) {
+  with_stored(p, [&](auto* none) { run_as<std::remove_pointer_t<decltype(none)>>(context, p, arrays); });
 }
 
 constexpr auto named = "narrow";

@@ -1,5 +1,6 @@
-// Convolutions in float32 whose groups' channels are no whole lanes: copied channels last, with zeros behind the
-// channels of each group, for the algorithms that need lanes. The caller's arrays are in either order.
+// Convolutions whose groups' channels are no whole lanes: copied channels last, with zeros behind the channels of each
+// group, for the algorithms that need lanes. The caller's arrays are in either order, and may have 16 bits: the copies
+// then have as many for engines, and are float32 for our own products.
 
 #include <array>
 
@@ -32,9 +33,9 @@ constexpr int side = 32, lines = 8, tall = 2 * side;
 
 /// Each block moves 64 positions by 32 lanes between the caller's array and [N, area, groups, padded], or
 /// [groups, N, area, padded]. On the way back a number passes through `finish`, with its channel.
-template <bool back, class Finish>
+template <bool back, class To, class From, class Finish>
 __global__ void __launch_bounds__(side* lines)
-    regroup_kernel(float* to, const float* from, const __grid_constant__ Channels s, const Finish finish) {
+    regroup_kernel(To* to, const From* from, const __grid_constant__ Channels s, const Finish finish) {
   __shared__ float tile[side][tall + 1];  // [lane][position]
   constexpr int each_thread = side * tall / (side * lines);
   begin_kernel();
@@ -70,16 +71,17 @@ __global__ void __launch_bounds__(side* lines)
   float held[each_thread];  // all loads are in flight together
   each(back || last, [&](int i, int p, int lane) {
     const int channel = channel_of(first_lane + lane);
-    held[i] = channel < 0 ? 0.0f : from[back ? in_lanes(first_p + p, first_lane + lane) : own(first_p + p, channel)];
+    held[i] =
+        channel < 0 ? 0.0f : widened(from[back ? in_lanes(first_p + p, first_lane + lane) : own(first_p + p, channel)]);
   });
   each(back || last, [&](int i, int p, int lane) { tile[lane][p] = held[i]; });
   __syncthreads();
   each(!back || last, [&](int, int p, int lane) {
     if constexpr (back) {
       const int channel = channel_of(first_lane + lane);
-      if (channel >= 0) to[own(first_p + p, channel)] = finish(tile[lane][p], channel);
+      if (channel >= 0) put(to[own(first_p + p, channel)], finish(tile[lane][p], channel));
     } else {
-      if (first_lane + lane < lanes) to[in_lanes(first_p + p, first_lane + lane)] = tile[lane][p];
+      if (first_lane + lane < lanes) put(to[in_lanes(first_p + p, first_lane + lane)], tile[lane][p]);
     }
   });
 }
@@ -87,21 +89,22 @@ __global__ void __launch_bounds__(side* lines)
 struct Unchanged {
   __device__ float operator()(float value, int) const { return value; }
 };
+template <class T>
 struct Epilogue {
-  const float* bias;
+  const T* bias;
   Activation activation;
   __device__ float operator()(float sum, int o) const {
-    return activate(bias == nullptr ? sum : sum + bias[o], activation);
+    return activate(bias == nullptr ? sum : sum + widened(bias[o]), activation);
   }
 };
 
-template <bool back, class Finish>
-void regroup(const Context& context, float* to, const float* from, const Channels& s, std::int64_t N,
+template <bool back, class To, class From, class Finish>
+void regroup(const Context& context, To* to, const From* from, const Channels& s, std::int64_t N,
              const Finish& finish) {
   const std::int64_t lanes = s.groups * s.lanes;
   const dim3 blocks(static_cast<unsigned>(ceil_div(s.area, tall)), static_cast<unsigned>(ceil_div(lanes, side)),
                     static_cast<unsigned>(N));
-  launch(context, Grid(blocks, dim3(side, lines)), regroup_kernel<back, Finish>, to, from, s, finish);
+  launch(context, Grid(blocks, dim3(side, lines)), regroup_kernel<back, To, From, Finish>, to, from, s, finish);
 }
 
 /// The place of an element of a weight [groups outputs, inputs, taps] in one with other channels; -1: it has none.
@@ -117,20 +120,22 @@ struct WeightPlace {
            tap;
   }
 };
-__global__ void weight_kernel(float* to, const float* from, std::uint32_t count, WeightPlace place) {
+template <class To, class From>
+__global__ void weight_kernel(To* to, const From* from, std::uint32_t count, WeightPlace place) {
   begin_kernel();
   for (auto i = static_cast<std::uint32_t>(global_thread()); i < count;
        i += static_cast<std::uint32_t>(global_threads())) {
     const std::int64_t at = place(i);
-    to[i] = at < 0 ? 0.0f : from[at];
+    convert(to[i], at < 0 ? From{} : from[at]);
   }
 }
 /// `to` has the channels of one problem, `from` those of the other.
-void copy_weight(const Context& context, float* to, const float* from, const Problem& one, const Problem& other) {
+template <class To, class From>
+void copy_weight(const Context& context, To* to, const From* from, const Problem& one, const Problem& other) {
   using Divide = Divisor<std::uint32_t>;
   const WeightPlace place{Divide(one.KH * one.KW), Divide(one.C / one.groups), Divide(one.O / one.groups),
                           static_cast<int>(other.C / other.groups), static_cast<int>(other.O / other.groups)};
-  launch(context, Grid(blocks_for(one.weights()), 256), weight_kernel, to, from,
+  launch(context, Grid(blocks_for(one.weights()), 256), weight_kernel<To, From>, to, from,
          static_cast<std::uint32_t>(one.weights()), place);
 }
 
@@ -142,8 +147,9 @@ struct Taps {
   Divisor<std::uint32_t> padded_rows;
 };
 constexpr int taps_lanes = 32, taps_rows = 8, most_taps = 128;
+template <class To, class From>
 __global__ void __launch_bounds__(taps_lanes* taps_rows)
-    order_weight_kernel(float* to, const float* weight, const __grid_constant__ Taps s) {
+    order_weight_kernel(To* to, const From* weight, const __grid_constant__ Taps s) {
   extern __shared__ float tile[];
   begin_kernel();
   const int first = static_cast<int>(blockIdx.x) * s.lanes_each, x = static_cast<int>(threadIdx.x),
@@ -154,16 +160,17 @@ __global__ void __launch_bounds__(taps_lanes* taps_rows)
   const int count = row < 0 ? 0 : max(0, min(s.lanes_each, s.channels - first)) * s.taps;
 #pragma unroll 4
   for (int i = thread; i < count; i += taps_lanes * taps_rows)
-    tile[i] = weight[(row * s.channels + first) * s.taps + i];
+    tile[i] = widened(weight[(row * s.channels + first) * s.taps + i]);
   __syncthreads();
-  float* const out = to + static_cast<std::int64_t>(blockIdx.y) * s.taps * s.lanes + first;
+  To* const out = to + static_cast<std::int64_t>(blockIdx.y) * s.taps * s.lanes + first;
   for (int lane = x; lane < min(s.lanes_each, s.lanes - first); lane += taps_lanes)
     for (int tap = static_cast<int>(threadIdx.y); tap < s.taps; tap += taps_rows)
-      out[static_cast<std::int64_t>(tap) * s.lanes + lane] =
-          lane * s.taps + tap < count ? tile[lane * s.taps + tap] : 0.0f;
+      put(out[static_cast<std::int64_t>(tap) * s.lanes + lane],
+          lane * s.taps + tap < count ? tile[lane * s.taps + tap] : 0.0f);
 }
 bool orders_weight(const Problem& inner) { return inner.KH * inner.KW <= most_taps && inner.O < 65536; }
-void order_weight(const Context& context, float* to, const float* weight, const Problem& p, const Problem& inner) {
+template <class To, class From>
+void order_weight(const Context& context, To* to, const From* weight, const Problem& p, const Problem& inner) {
   const auto i = [](std::int64_t value) { return static_cast<int>(value); };
   // So many lanes in a block that enough loads are in flight.
   constexpr std::int64_t most_tile = 4096;
@@ -173,7 +180,18 @@ void order_weight(const Context& context, float* to, const float* weight, const 
   launch(context,
          Grid(dim3(static_cast<unsigned>(ceil_div(sizes.lanes, sizes.lanes_each)), static_cast<unsigned>(inner.O)),
               dim3(taps_lanes, taps_rows), sizeof(float) * static_cast<std::size_t>(sizes.lanes_each * sizes.taps)),
-         order_weight_kernel, to, weight, sizes);
+         order_weight_kernel<To, From>, to, weight, sizes);
+}
+
+/// A bias of [groups, padded] from one of [groups, real].
+template <class T>
+__global__ void bias_kernel(T* to, const T* bias, int count, int real, Divisor<std::uint32_t> padded) {
+  begin_kernel();
+  const auto i = static_cast<int>(global_thread());
+  if (i >= count) return;
+  int group, o;
+  padded.split(i, group, o);
+  to[i] = o < real ? bias[group * real + o] : T{};
 }
 
 // ---- the problem with lanes ----
@@ -188,13 +206,25 @@ constexpr std::array forward{&fold_forward_first, &implicit_forward_first, &libr
 constexpr std::array to_image{&fold_grad_x_first,    &implicit_grad_x_first, &flipped_grad_x,
                               &implicit_grad_x_last, &library_grad_x,        &fold_grad_x_last};
 constexpr std::array to_weight{&implicit_grad_weight, &library_grad_weight};
+// In 16 bits.
+constexpr std::array halves_forward{&fused_epilogue_forward, &library_forward, &implicit_halves};
+constexpr std::array halves_to_image{&flipped_grad_x, &library_grad_x, &product_grad_x};
+constexpr std::array halves_to_weight{&library_grad_weight};
 using List = Candidates<Problem, Arrays>;
 
+/// Whether the copies of 16-bit arrays have 16 bits: where engines, which add the bias, run them.
+bool in_halves(const Problem& p) {
+  return bytes_of(p.stored) == 2 && has_engines() && (grouped_engines() || p.groups <= most_engine_groups);
+}
 /// Engines need lanes of 8.
 Problem with_lanes(const Problem& p, bool of_engines) {
   Problem inner = in_lanes(p, of_engines && p.tensor_cores() ? engine_lanes : 4);
-  inner.activation = Activation::none;
   inner.inputs = {256, 256, 256, 0}, inner.gradients = {};
+  inner.element = inner.stored = in_halves(p) ? p.stored : Element::float32;
+  if (in_halves(p) && p.inputs.bias != 0)
+    inner.inputs.bias = 256;
+  else if (!in_halves(p))
+    inner.activation = Activation::none;
   if (p.precision == Precision::bf16) inner.precision = Precision::tf32;
   return inner;
 }
@@ -202,6 +232,10 @@ Problem with_lanes(const Problem& p, bool of_engines) {
 Problem engine_of(const Problem& inner) { return inner.pass == Pass::grad_x ? flipped(inner) : inner; }
 
 List list_of(const Problem& p) {
+  if (in_halves(p))
+    return p.pass == Pass::forward  ? List(halves_forward)
+           : p.pass == Pass::grad_x ? List(halves_to_image)
+                                    : List(halves_to_weight);
   if (p.pass == Pass::grad_weight) return to_weight;
   const bool own = prefers_implicit(engine_of(with_lanes(p, false)), engine_of(with_lanes(p, true)));
   if (p.pass == Pass::forward) return own ? List(own_forward) : List(forward);
@@ -215,17 +249,18 @@ struct Inner {
   int plan;           ///< of the algorithm; -1: it does not fit
   bool takes_weight;  ///< the caller's, which needs no zeros
   Inner(const Problem& p, int plan_of_all) : algorithm(list_of(p)[static_cast<std::size_t>(plan_of_all)]) {
-    const std::string_view name = algorithm->name;
-    problem = with_lanes(p, name != "implicit" && name != "fold");
+    const auto is = [&](const auto&... others) { return ((algorithm == &others) || ...); };
+    const bool folds = is(fold_forward_first, fold_forward_last, fold_grad_x_first, fold_grad_x_last);
+    const bool implicit = is(implicit_forward_first, implicit_forward_last, implicit_grad_x_first, implicit_grad_x_last,
+                             implicit_grad_weight);
+    problem = with_lanes(p, !implicit && !folds);
     // Those that flip the weight do that as they pack it; our own forward product gains only where it is large.
     constexpr std::int64_t large = 8'000'000;
-    const bool in_order = p.pass == Pass::forward ? name != "implicit" || p.weights() >= large
-                                                  : algorithm == &library_grad_x || algorithm == &fold_grad_x_first ||
-                                                        algorithm == &fold_grad_x_last;
-    problem.by_groups = name == "fold" && p.groups > 1;
-    problem.packed_weight =
-        in_order && orders_weight(problem) && same_image(problem, packed(problem, Element::float32));
-    takes_weight = !problem.packed_weight && problem.weights() == p.weights() && p.inputs.weight % 16 == 0;
+    const bool in_order = p.pass == Pass::forward ? !implicit || p.weights() >= large : is(library_grad_x) || folds;
+    problem.by_groups = folds && p.groups > 1;
+    problem.packed_weight = in_order && orders_weight(problem) && same_image(problem, packed(problem, problem.element));
+    takes_weight = !problem.packed_weight && problem.weights() == p.weights() && p.inputs.weight % 16 == 0 &&
+                   problem.element == p.stored;
     plan = algorithm->fits(problem) ? algorithm->plan_after(problem, -1) : -1;
   }
 };
@@ -243,10 +278,13 @@ struct Workspace {
   std::size_t bytes;
   Workspace(const Inner& inner, void* block) {
     Parts parts(block);
-    const auto take = [&](std::int64_t count) { return parts.take(static_cast<std::size_t>(count) * sizeof(float)); };
+    const auto take = [&](std::int64_t count) {
+      return parts.take(static_cast<std::size_t>(count * bytes_of(inner.problem.element)));
+    };
     arrays.x = take(inner.problem.images());
     arrays.weight = inner.takes_weight ? nullptr : take(inner.problem.weights());
     arrays.y = take(inner.problem.outputs());
+    arrays.bias = inner.problem.inputs.bias == 0 ? nullptr : take(inner.problem.O);
     own = parts.take(inner.algorithm->bytes(inner.problem, inner.plan));
     bytes = parts.bytes();
   }
@@ -254,8 +292,9 @@ struct Workspace {
 
 std::size_t workspace(const Problem& p, int plan) { return Workspace(Inner(p, plan), nullptr).bytes; }
 
-void run(Context& context, const Problem& p, const Arrays& arrays, int plan, void* block) {
-  const Inner chosen(p, plan);
+/// With arrays of Own, and of Lane inside.
+template <class Own, class Lane>
+void run_as(Context& context, const Problem& p, const Arrays& arrays, const Inner& chosen, void* block) {
   const Problem& inner = chosen.problem;
   Workspace in(chosen, block);
   if (chosen.takes_weight) in.arrays.weight = arrays.weight;
@@ -269,35 +308,50 @@ void run(Context& context, const Problem& p, const Arrays& arrays, int plan, voi
                     p.channels_last() ? pitch : 0,
                     inner.by_groups ? static_cast<int>(p.N) : 0};
   };
-  const auto floats = [](void* array) { return static_cast<float*>(array); };
+  const auto own = [](void* array) { return static_cast<Own*>(array); };
+  const auto lane = [](void* array) { return static_cast<Lane*>(array); };
   const Channels of_x = channels(p.C, inner.C, p.H * p.W, p.x_channels),
                  of_y = channels(p.O, inner.O, p.OH * p.OW, p.pass == Pass::forward ? p.y_channels : p.O);
   const bool weight_pass = p.pass == Pass::grad_weight;
   if (weight_pass && arrays.bias != nullptr)
-    sum_planes(context, floats(arrays.bias), floats(arrays.y), p.N, p.O, p.OH * p.OW);
+    sum_planes<Own>(context, own(arrays.bias), own(arrays.y), p.N, p.O, p.OH * p.OW);
   if (weight_pass && arrays.weight == nullptr) return;
-  if (p.pass != Pass::grad_x) regroup<false>(context, floats(in.arrays.x), floats(arrays.x), of_x, p.N, Unchanged{});
-  if (p.pass != Pass::forward) regroup<false>(context, floats(in.arrays.y), floats(arrays.y), of_y, p.N, Unchanged{});
+  if (p.pass != Pass::grad_x) regroup<false>(context, lane(in.arrays.x), own(arrays.x), of_x, p.N, Unchanged{});
+  if (p.pass != Pass::forward) regroup<false>(context, lane(in.arrays.y), own(arrays.y), of_y, p.N, Unchanged{});
   if (inner.packed_weight)
-    order_weight(context, floats(in.arrays.weight), floats(arrays.weight), p, inner);
+    order_weight(context, lane(in.arrays.weight), own(arrays.weight), p, inner);
   else if (!weight_pass && !chosen.takes_weight)
-    copy_weight(context, floats(in.arrays.weight), floats(arrays.weight), inner, p);
+    copy_weight(context, lane(in.arrays.weight), own(arrays.weight), inner, p);
+  if constexpr (std::is_same_v<Own, Lane> && is_half<Own>)
+    if (in.arrays.bias != nullptr)
+      launch(context, Grid(blocks_for(inner.O), 256), bias_kernel<Own>, own(in.arrays.bias), own(arrays.bias),
+             static_cast<int>(inner.O), static_cast<int>(p.O / p.groups), Divisor<std::uint32_t>(inner.O / p.groups));
   {
     const CopiedWeights copied;
     chosen.algorithm->run(context, inner, in.arrays, chosen.plan, in.own);
   }
-  if (p.pass == Pass::forward)
-    regroup<true>(context, floats(arrays.y), floats(in.arrays.y), of_y, p.N,
-                  Epilogue{floats(arrays.bias), p.activation});
-  if (p.pass == Pass::grad_x) regroup<true>(context, floats(arrays.x), floats(in.arrays.x), of_x, p.N, Unchanged{});
-  if (weight_pass && !chosen.takes_weight)
-    copy_weight(context, floats(arrays.weight), floats(in.arrays.weight), p, inner);
+  if constexpr (is_half<Lane>) {
+    if (p.pass == Pass::forward) regroup<true>(context, own(arrays.y), lane(in.arrays.y), of_y, p.N, Unchanged{});
+  } else if (p.pass == Pass::forward) {
+    regroup<true>(context, own(arrays.y), lane(in.arrays.y), of_y, p.N, Epilogue<Own>{own(arrays.bias), p.activation});
+  }
+  if (p.pass == Pass::grad_x) regroup<true>(context, own(arrays.x), lane(in.arrays.x), of_x, p.N, Unchanged{});
+  if (weight_pass && !chosen.takes_weight) copy_weight(context, own(arrays.weight), lane(in.arrays.weight), p, inner);
+}
+
+void run(Context& context, const Problem& p, const Arrays& arrays, int plan, void* block) {
+  const Inner chosen(p, plan);
+  with_stored(p, [&](auto* none) {
+    using Own = std::remove_pointer_t<decltype(none)>;
+    if constexpr (is_half<Own>)
+      if (in_halves(p)) return run_as<Own, Own>(context, p, arrays, chosen, block);
+    run_as<Own, float>(context, p, arrays, chosen, block);
+  });
 }
 
 bool fits(const Problem& p) {
   constexpr std::int64_t most = std::int64_t{1} << 31, most_layers = 65535;
-  if (p.element != Element::float32 || p.stored != Element::float32 || p.pools || p.C == 0 || card().code < 80)
-    return false;
+  if (p.element != Element::float32 || p.pools || p.C == 0 || card().code < 80) return false;
   if (p.N > most_layers || p.weights() >= most || p.H * p.W >= most || p.OH * p.OW >= most) return false;
   return with_lanes(p, true).weights() < most && next_plan(p, -1) >= 0;
 }

@@ -32,9 +32,11 @@ struct Problem : Conv2d {
   Pass pass = Pass::forward;
   std::int64_t x_channels = 0;         ///< elements from one position of x to the next, channels last
   Element element = Element::float32;  ///< of an engine's arrays, and of the gradient of y
-  Element stored = Element::float32;   ///< of the caller's arrays; if it has 16 bits, `element` is the same
-  bool pools = false;                  ///< y is the largest of each 2 x 2 outputs
-  bool float_out = false;              ///< an engine's output is float32 nevertheless
+  /// Of the caller's arrays. If it has 16 bits, `element` is the same, or float32 where a kernel of ours converts in
+  /// registers (halves.cu).
+  Element stored = Element::float32;
+  bool pools = false;      ///< y is the largest of each 2 x 2 outputs
+  bool float_out = false;  ///< an engine's output is float32 nevertheless
   bool epilogue =
       false;  ///< forward: the engine adds the bias, if present, and applies the activation (relu, relu6 or none)
   bool packed_weight = false;  ///< the caller's weight has the order of engines (padded.cu)
@@ -73,6 +75,14 @@ Problem problem_of(const Context& context, Pass pass, const Conv2d& shape, Eleme
 
 /// "conv2d_grad_x 8 x 64 x 12 x 12 to 32, kernel 3x3, stride 1x1, ...": for messages and lists.
 std::string text_of(const Problem& problem);
+
+/// Calls use(pointer) with a null pointer to the type of the caller's elements, which a kernel computes in float32.
+template <class Use>
+void with_stored(const Problem& problem, const Use& use) {
+  if (problem.stored == Element::bfloat16) return use(static_cast<BFloat16*>(nullptr));
+  if (problem.stored == Element::float16) return use(static_cast<Float16*>(nullptr));
+  use(static_cast<float*>(nullptr));
+}
 
 using Algorithm = cuda::Algorithm<Problem, Arrays>;
 

@@ -19,8 +19,7 @@ bool walks(const Problem& p) {
   const bool counted = p.images() < most && p.outputs() < most && p.N * longest * std::max(p.W, p.OW) < most &&
                        longest < side && p.W < side && p.OW < side && p.pad_h < side && p.pad_w < side &&
                        std::max(p.C, p.O) <= 65535;
-  return square && counted && !p.channels_last() && !p.pools && p.element == Element::float32 &&
-         p.stored == Element::float32;
+  return square && counted && !p.channels_last() && !p.pools && p.element == Element::float32;
 }
 bool fits(const Problem& p) { return walks(p) && p.groups == 1 && std::min(p.C, p.O) == 1; }
 
@@ -56,28 +55,30 @@ template <int K>
 constexpr int weight_pitch = K == 1 ? 1 : K* tap_pitch<K>;
 
 /// The weights of `count` planes, turned by 180 degrees on the way back. Every thread calls it.
-template <int K>
-__device__ __forceinline__ void stage_weights(float* shared, const float* weight, int count, bool turned) {
+template <int K, class E>
+__device__ __forceinline__ void stage_weights(float* shared, const E* weight, int count, bool turned) {
   const int threads = static_cast<int>(blockDim.x * blockDim.y);
   for (int i = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x); i < count * (K * K); i += threads) {
     const int plane = i / (K * K), stored = i - plane * (K * K), tap = turned ? K * K - 1 - stored : stored;
-    shared[plane * weight_pitch<K> + (K == 1 ? 0 : tap % K * tap_pitch<K> + tap / K)] = weight[i];
+    shared[plane * weight_pitch<K> + (K == 1 ? 0 : tap % K * tap_pitch<K> + tap / K)] = widened(weight[i]);
   }
   __syncthreads();
 }
 
+/// The sums of a chunk of planes are float32.
+template <class E, class Out = E>
 struct Arguments {
-  float* to;
-  const float *from, *weight, *bias;
+  Out* to;
+  const E *from, *weight, *bias;
   Activation activation;
   bool back;
   int chunk;  ///< planes of a block
 };
 
 /// One plane to many: blocks of strips by chunks of planes.
-template <int K, int S, bool apart>
+template <int K, int S, bool apart, class E>
 __global__ void __launch_bounds__(256)
-    spread_kernel(const __grid_constant__ Arguments on, const __grid_constant__ Walk walk) {
+    spread_kernel(const __grid_constant__ Arguments<E> on, const __grid_constant__ Walk walk) {
   constexpr int rows = rows_of<K, S>;
   extern __shared__ float4 memory[];
   float* const weights = reinterpret_cast<float*>(memory);
@@ -90,9 +91,8 @@ __global__ void __launch_bounds__(256)
 #pragma unroll
   for (int kw = 0; kw < K; ++kw)
     window[kw].load(on.from + static_cast<std::int64_t>(strip.image) * walk.read_h * walk.read_w, strip, kw, walk);
-  float* to = on.to +
-              ((static_cast<std::int64_t>(strip.image) * walk.planes + first) * walk.at_h + strip.row) * walk.at_w +
-              strip.column;
+  E* to = on.to + ((static_cast<std::int64_t>(strip.image) * walk.planes + first) * walk.at_h + strip.row) * walk.at_w +
+          strip.column;
 #pragma unroll 1
   for (int plane = 0; plane < count; ++plane, to += walk.at_h * walk.at_w) {
     float sum[rows] = {};
@@ -104,11 +104,11 @@ __global__ void __launch_bounds__(256)
 #pragma unroll
         for (int r = 0; r < rows; ++r) sum[r] = fmaf(window[kw].value[r * S + kh], taps.value[kh], sum[r]);
     }
-    const float shift = on.bias == nullptr ? 0.0f : on.bias[first + plane];
+    const float shift = on.bias == nullptr ? 0.0f : widened(on.bias[first + plane]);
 #pragma unroll
     for (int r = 0; r < rows; ++r)
       if (strip.row + r * walk.step < walk.at_h)
-        to[r * walk.step * walk.at_w] = activate(on.bias == nullptr ? sum[r] : sum[r] + shift, on.activation);
+        put(to[r * walk.step * walk.at_w], activate(on.bias == nullptr ? sum[r] : sum[r] + shift, on.activation));
   }
 }
 
@@ -116,9 +116,9 @@ constexpr int groups = 8;  // of 32 threads, which share a sum
 
 /// Many planes to one: a warp sums every groups-th plane of its block's chunk; the block adds its warps. Blocks of
 /// strips by chunks; with several chunks each writes an image of its own.
-template <int K, int S, bool apart>
+template <int K, int S, bool apart, class E, class Out>
 __global__ void __launch_bounds__(32 * groups, K == 1 ? 4 : 3)
-    sum_kernel(const __grid_constant__ Arguments on, const __grid_constant__ Walk walk) {
+    sum_kernel(const __grid_constant__ Arguments<E, Out> on, const __grid_constant__ Walk walk) {
   constexpr int rows = rows_of<K, S>;
   __shared__ float parts[groups][rows][32];
   extern __shared__ float4 memory[];
@@ -130,8 +130,7 @@ __global__ void __launch_bounds__(32 * groups, K == 1 ? 4 : 3)
   const Strip<rows> strip(blockIdx.x * 32u + threadIdx.x, walk);
   const bool exists = strip.image < walk.images;
   const int area = walk.read_h * walk.read_w;
-  const float* const from =
-      on.from + (static_cast<std::int64_t>(exists ? strip.image : 0) * walk.planes + first) * area;
+  const E* const from = on.from + (static_cast<std::int64_t>(exists ? strip.image : 0) * walk.planes + first) * area;
   float sum[rows] = {};
 #pragma unroll(K == 1 ? 4 : 1)
   for (int plane = exists ? group : count; plane < count; plane += groups) {
@@ -155,13 +154,14 @@ __global__ void __launch_bounds__(32 * groups, K == 1 ? 4 : 3)
 #pragma unroll
   for (int i = 0; i < groups; ++i) total += parts[i][group][lane];
   const std::int64_t image = static_cast<std::int64_t>(blockIdx.y) * walk.images + strip.image;
-  on.to[(image * walk.at_h + strip.row + group * walk.step) * walk.at_w + strip.column] =
-      activate(on.bias == nullptr ? total : total + *on.bias, on.activation);
+  put(on.to[(image * walk.at_h + strip.row + group * walk.step) * walk.at_w + strip.column],
+      activate(on.bias == nullptr ? total : total + widened(*on.bias), on.activation));
 }
 
 /// Adds the images of the chunks: every groups-th by a warp, then the warps' sums, in order.
+template <class E>
 __global__ void __launch_bounds__(32 * groups)
-    add_chunks_kernel(float* to, const float* partials, int chunks, std::int64_t count, const float* bias,
+    add_chunks_kernel(E* to, const float* partials, int chunks, std::int64_t count, const E* bias,
                       Activation activation) {
   __shared__ float parts[groups][32];
   begin_kernel();
@@ -178,20 +178,21 @@ __global__ void __launch_bounds__(32 * groups)
   float total = 0;
 #pragma unroll
   for (int i = 0; i < groups; ++i) total += parts[i][threadIdx.x];
-  to[at] = activate(bias == nullptr ? total : total + *bias, activation);
+  put(to[at], activate(bias == nullptr ? total : total + widened(*bias), activation));
 }
 
 // ---- launches ----
 
 bool spreads(const Problem& p) { return (p.pass == Pass::forward ? p.C : p.O) == 1; }
 
-Arguments arguments_of(const Problem& p, const Arrays& arrays) {
+template <class E>
+Arguments<E> arguments_of(const Problem& p, const Arrays& arrays) {
   const bool back = p.pass == Pass::grad_x;
-  const auto floats = [](void* array) { return static_cast<float*>(array); };
-  return {floats(back ? arrays.x : arrays.y),
-          floats(back ? arrays.y : arrays.x),
-          floats(arrays.weight),
-          back ? nullptr : floats(arrays.bias),
+  const auto typed = [](void* array) { return static_cast<E*>(array); };
+  return {typed(back ? arrays.x : arrays.y),
+          typed(back ? arrays.y : arrays.x),
+          typed(arrays.weight),
+          back ? nullptr : typed(arrays.bias),
           back ? Activation::none : p.activation,
           back,
           0};
@@ -215,10 +216,11 @@ std::size_t shared_bytes(int chunk) {
   return sizeof(float) * static_cast<std::size_t>(ceil_div(chunk * weight_pitch<K>, 4) * 4);
 }
 
+template <class E>
 void run_spread(const Context& context, const Problem& p, const Arrays& arrays) {
   const bool back = p.pass == Pass::grad_x;
   Walk walk = walk_of(p, back);
-  Arguments on = arguments_of(p, arrays);
+  Arguments<E> on = arguments_of<E>(p, arrays);
   with_window(p, back, [&](auto size, auto stride, auto apart) {
     constexpr int rows = rows_of<size.value, stride.value>;
     walk.cut(rows);
@@ -227,7 +229,7 @@ void run_spread(const Context& context, const Problem& p, const Arrays& arrays) 
     launch(context,
            Grid(dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(ceil_div(walk.planes, on.chunk))), 256,
                 shared_bytes<size.value>(on.chunk)),
-           spread_kernel<size.value, stride.value, apart.value>, on, walk);
+           spread_kernel<size.value, stride.value, apart.value, E>, on, walk);
   });
 }
 
@@ -238,13 +240,10 @@ std::int64_t sum_chunks(const Problem& p) {
   return ceil_div(walk.planes, sum_chunk(walk, rows_of_problem(p, back)));
 }
 
-void run_sum(const Context& context, const Problem& p, const Arrays& arrays, float* partials) {
+template <class E, class Out>
+void launch_sum(const Context& context, const Problem& p, Arguments<E, Out> on, std::int64_t chunks) {
   const bool back = p.pass == Pass::grad_x;
   Walk walk = walk_of(p, back);
-  Arguments on = arguments_of(p, arrays);
-  const Arguments whole = on;
-  const std::int64_t chunks = sum_chunks(p);
-  if (chunks > 1) on.to = partials, on.bias = nullptr, on.activation = Activation::none;
   with_window(p, back, [&](auto size, auto stride, auto apart) {
     constexpr int rows = rows_of<size.value, stride.value>;
     walk.cut(rows);
@@ -252,12 +251,20 @@ void run_sum(const Context& context, const Problem& p, const Arrays& arrays, flo
     launch(context,
            Grid(dim3(static_cast<unsigned>(ceil_div(walk.items(rows), 32)), static_cast<unsigned>(chunks)),
                 dim3(32, groups), shared_bytes<size.value>(on.chunk)),
-           sum_kernel<size.value, stride.value, apart.value>, on, walk);
+           sum_kernel<size.value, stride.value, apart.value, E, Out>, on, walk);
   });
-  const std::int64_t count = std::int64_t{walk.images} * walk.at_h * walk.at_w;
-  if (chunks > 1)
-    launch(context, Grid(static_cast<unsigned>(ceil_div(count, 32)), dim3(32, groups)), add_chunks_kernel, whole.to,
-           partials, static_cast<int>(chunks), count, whole.bias, whole.activation);
+}
+
+template <class E>
+void run_sum(const Context& context, const Problem& p, const Arrays& arrays, float* partials) {
+  const Arguments<E> whole = arguments_of<E>(p, arrays);
+  const std::int64_t chunks = sum_chunks(p);
+  if (chunks == 1) return launch_sum<E, E>(context, p, whole, chunks);
+  launch_sum<E, float>(
+      context, p, {partials, whole.from, whole.weight, nullptr, Activation::none, whole.back, whole.chunk}, chunks);
+  const std::int64_t count = p.N * (p.pass == Pass::grad_x ? p.H * p.W : p.OH * p.OW);
+  launch(context, Grid(static_cast<unsigned>(ceil_div(count, 32)), dim3(32, groups)), add_chunks_kernel<E>, whole.to,
+         partials, static_cast<int>(chunks), count, whole.bias, whole.activation);
 }
 
 std::size_t workspace(const Problem& p, int) {
@@ -267,8 +274,11 @@ std::size_t workspace(const Problem& p, int) {
 }
 
 void run(Context& context, const Problem& p, const Arrays& arrays, int, void* workspace) {
-  if (spreads(p)) return run_spread(context, p, arrays);
-  run_sum(context, p, arrays, static_cast<float*>(workspace));
+  with_stored(p, [&](auto* none) {
+    using E = std::remove_pointer_t<decltype(none)>;
+    if (spreads(p)) return run_spread<E>(context, p, arrays);
+    run_sum<E>(context, p, arrays, static_cast<float*>(workspace));
+  });
 }
 
 }  // namespace

@@ -62,13 +62,14 @@ struct Window {
     const int stored = at / walk.apart;
     return at >= 0 && stored * walk.apart == at && stored < count ? stored : -1;
   }
-  __device__ __forceinline__ void load(const float* plane, const Strip<rows>& strip, int tap, const Walk& walk) {
+  template <class E>
+  __device__ __forceinline__ void load(const E* plane, const Strip<rows>& strip, int tap, const Walk& walk) {
     const int w = place(strip.column * walk.stride - walk.pad_w + tap * walk.dilation, walk.read_w, walk);
     const int first = strip.row * walk.stride - walk.pad_h;
 #pragma unroll
     for (int j = 0; j < length; ++j) {
       const int h = place(first + j * walk.dilation, walk.read_h, walk);
-      value[j] = (w >= 0) & (h >= 0) ? plane[h * walk.read_w + w] : 0.0f;
+      value[j] = (w >= 0) & (h >= 0) ? widened(plane[h * walk.read_w + w]) : 0.0f;
     }
   }
 };

@@ -16,9 +16,10 @@ constexpr int threads = 128;
 template <int K>
 constexpr int sum_rows = K == 7 ? 8 : 4;
 
+template <class E>
 struct Sums {
   float *weight, *bias;  ///< null: not wanted
-  const float *g, *x;
+  const E *g, *x;
   std::int64_t slice;  ///< elements from one slice's sums to the next
   int g_planes, x_planes;
   int outputs, inputs;  ///< of a group
@@ -44,9 +45,9 @@ __device__ __forceinline__ void add_threads(const float (&sums)[count], const Us
 }
 
 /// Blocks of pairs by slices.
-template <int K, int S>
+template <int K, int S, class E>
 __global__ void __launch_bounds__(threads, K == 7 ? 3 : 6)
-    grad_weight_kernel(const __grid_constant__ Sums on, const __grid_constant__ Walk walk) {
+    grad_weight_kernel(const __grid_constant__ Sums<E> on, const __grid_constant__ Walk walk) {
   constexpr int rows = sum_rows<K>;
   const int pair = static_cast<int>(blockIdx.x), output = pair / on.inputs, c = pair % on.inputs;
   const int input = output / on.outputs * on.inputs + c;
@@ -57,12 +58,12 @@ __global__ void __launch_bounds__(threads, K == 7 ? 3 : 6)
     const auto plane_of = [&](int planes, int plane) {
       return static_cast<std::int64_t>(strip.image) * planes + plane;
     };
-    const float* const g = on.g + (plane_of(on.g_planes, output) * walk.at_h + strip.row) * walk.at_w + strip.column;
-    const float* const x = on.x + plane_of(on.x_planes, input) * walk.read_h * walk.read_w;
+    const E* const g = on.g + (plane_of(on.g_planes, output) * walk.at_h + strip.row) * walk.at_w + strip.column;
+    const E* const x = on.x + plane_of(on.x_planes, input) * walk.read_h * walk.read_w;
     float gradient[rows];
 #pragma unroll
     for (int r = 0; r < rows; ++r)
-      gradient[r] = strip.row + r * walk.step < walk.at_h ? g[r * walk.step * walk.at_w] : 0.0f;
+      gradient[r] = strip.row + r * walk.step < walk.at_h ? widened(g[r * walk.step * walk.at_w]) : 0.0f;
 #pragma unroll
     for (int kw = 0; kw < K; ++kw) {
       Window<K, S, false, rows> window;
@@ -106,30 +107,43 @@ std::int64_t slices_of(const Problem& p) {
 
 std::size_t grad_weight_workspace(const Problem& p, int) {
   const std::int64_t slices = slices_of(p);
-  return slices == 1 ? 0 : static_cast<std::size_t>(slices * (p.weights() + p.O)) * sizeof(float);
+  return slices == 1 && p.stored == Element::float32
+             ? 0
+             : static_cast<std::size_t>(slices * (p.weights() + p.O)) * sizeof(float);
 }
 
-void run_grad_weight(Context& context, const Problem& p, const Arrays& arrays, int, void* workspace) {
+namespace {
+
+template <class E>
+void run_as(const Context& context, const Problem& p, const Arrays& arrays, void* workspace) {
   Walk walk = walk_of(p, false);
   const std::int64_t slices = slices_of(p);
   auto* const partials = static_cast<float*>(workspace);
-  auto *const weight = static_cast<float*>(arrays.weight), *const bias = static_cast<float*>(arrays.bias);
-  const Sums on{.weight = slices == 1 ? weight : partials,
-                .bias = slices == 1 ? bias : partials + p.weights(),
-                .g = static_cast<const float*>(arrays.y),
-                .x = static_cast<const float*>(arrays.x),
-                .slice = p.weights() + p.O,
-                .g_planes = static_cast<int>(p.O),
-                .x_planes = static_cast<int>(p.C),
-                .outputs = static_cast<int>(p.O / p.groups),
-                .inputs = static_cast<int>(p.C / p.groups),
-                .items = static_cast<std::uint32_t>(walk.items(rows_of_problem(p)))};
+  const bool adds = slices > 1 || is_half<E>;
+  const Sums<E> on{.weight = adds ? partials : static_cast<float*>(arrays.weight),
+                   .bias = adds ? partials + p.weights() : static_cast<float*>(arrays.bias),
+                   .g = static_cast<const E*>(arrays.y),
+                   .x = static_cast<const E*>(arrays.x),
+                   .slice = p.weights() + p.O,
+                   .g_planes = static_cast<int>(p.O),
+                   .x_planes = static_cast<int>(p.C),
+                   .outputs = static_cast<int>(p.O / p.groups),
+                   .inputs = static_cast<int>(p.C / p.groups),
+                   .items = static_cast<std::uint32_t>(walk.items(rows_of_problem(p)))};
   with_window(p, false, [&](auto size, auto stride, auto) {
     walk.cut(sum_rows<size.value>);
     launch(context, Grid(dim3(static_cast<unsigned>(pairs_of(p)), static_cast<unsigned>(slices)), threads),
-           grad_weight_kernel<size.value, stride.value>, on, walk);
+           grad_weight_kernel<size.value, stride.value, E>, on, walk);
   });
-  if (slices > 1) sum_slices<float>(context, weight, bias, partials, slices, p.weights(), p.O);
+  if (adds)
+    sum_slices<E>(context, static_cast<E*>(arrays.weight), static_cast<E*>(arrays.bias), partials, slices, p.weights(),
+                  p.O);
+}
+
+}  // namespace
+
+void run_grad_weight(Context& context, const Problem& p, const Arrays& arrays, int, void* workspace) {
+  with_stored(p, [&](auto* none) { run_as<std::remove_pointer_t<decltype(none)>>(context, p, arrays, workspace); });
 }
 
 }  // namespace single

@@ -126,8 +126,8 @@ __device__ __forceinline__ void load_window(Pack<T, V> (&window)[count], const E
 }
 
 /// The gradients of a strip of this many outputs.
-template <int V, int R, class T>
-__device__ __forceinline__ void load_outputs(Pack<T, V> (&gradient)[R], const T* from, int outputs,
+template <int V, int R, class T, class E>
+__device__ __forceinline__ void load_outputs(Pack<T, V> (&gradient)[R], const E* from, int outputs,
                                              std::int64_t pitch) {
 #pragma unroll
   for (int r = 0; r < R; ++r) gradient[r] = r < outputs ? load<V>(from + r * pitch) : Pack<T, V>{};

@@ -26,11 +26,31 @@ constexpr int forward_loads(int rows) { return 8 / rows; }
 /// Elements of a weight row that `lanes` threads have in flight.
 constexpr int forward_round(int rows, int lanes) { return 4 * lanes * forward_loads(rows); }
 
-/// `Lanes` threads share each column. Staged: for one row, read completely in one round; through shared memory.
-template <int Rows, int Lanes, bool Staged, bool Shared>
+/// How the threads of a column read rows of whole 16 bytes: in packs. Staged: for one row, read completely in one
+/// round; through shared memory. Other rows are read element by element, adjacent ones by adjacent threads.
+enum class Reads { packs, staged, elements };
+
+/// Elements first, first + step, ... of a row, four of them: those before `end`.
+template <Reads how>
+__device__ __forceinline__ float4 load_four(const float* row, int first, int step, int end, bool exists) {
+  if constexpr (how != Reads::elements) return load_four_or_zero(row + first, exists && first < end);
+  float four[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    float one[1];
+    load_or_zero(one, row + first + i * step, exists && first + i * step < end);
+    four[i] = one[0];
+  }
+  return {four[0], four[1], four[2], four[3]};
+}
+
+/// `Lanes` threads share each column.
+template <int Rows, int Lanes, Reads how, bool Shared>
 __global__ void __launch_bounds__(forward_threads)
     gemv_kernel(const __grid_constant__ KernelArguments<Product, Shared> passed) {
   constexpr int warps = Lanes / 32, loads = forward_loads(Rows);
+  // Of a thread: from one of its elements to the next, and from its first four to the next four.
+  constexpr int step = how == Reads::elements ? Lanes : 1, next = 4 * Lanes;
   const Product product = passed.mine();  // by reference each layer takes 0.1 us longer
   const int lane = static_cast<int>(threadIdx.x) % Lanes;
   const int column = static_cast<int>(blockIdx.x) * (forward_threads / Lanes) + static_cast<int>(threadIdx.x) / Lanes;
@@ -39,13 +59,13 @@ __global__ void __launch_bounds__(forward_threads)
   begin_kernel();
   const float shift = exists && product.bias != nullptr ? product.bias[column] : 0.0f;
   float sum[Rows] = {};
-  for (int first = 4 * lane; first < product.k; first += 4 * Lanes * loads) {
+  for (int first = how == Reads::elements ? lane : 4 * lane; first < product.k; first += next * loads) {
     float4 right[loads], left[Rows][loads];
-    if constexpr (Staged) {
+    if constexpr (how == Reads::staged) {
       __shared__ float4 of_row[loads][forward_threads], of_weight[loads][forward_threads];  // each thread has its own
 #pragma unroll
       for (int i = 0; i < loads; ++i) {
-        const int k = first + i * 4 * Lanes;
+        const int k = first + i * next;
         // The compiler cannot wait for one of these before it issues the next.
         copy_async<4>(&of_row[i][threadIdx.x].x, product.a.data + k, k < product.k);
         copy_async<4>(&of_weight[i][threadIdx.x].x, b + k, k < product.k);
@@ -60,12 +80,12 @@ __global__ void __launch_bounds__(forward_threads)
     } else {
 #pragma unroll
       for (int i = 0; i < loads; ++i) {
-        const int k = first + i * 4 * Lanes;
-        right[i] = load_four_or_zero(b + k, k < product.k);
+        const int k = first + i * next;
+        right[i] = load_four<how>(b, k, step, product.k, true);
 #pragma unroll
         for (int r = 0; r < Rows; ++r)
-          left[r][i] = load_four_or_zero(product.a.data + static_cast<std::int64_t>(r) * product.k + k,
-                                         k < product.k && r < product.m);
+          left[r][i] = load_four<how>(product.a.data + static_cast<std::int64_t>(r) * product.k, k, step, product.k,
+                                      r < product.m);
       }
     }
 #pragma unroll
@@ -105,10 +125,14 @@ __global__ void __launch_bounds__(forward_threads)
 template <int Rows, int Lanes>
 void launch_forward(const Context& context, const Product& product) {
   const Grid grid(static_cast<unsigned>(ceil_div(product.n, forward_threads / Lanes)), forward_threads);
-  if (Rows == 1 && product.k <= forward_round(Rows, Lanes))
-    launch_shared(context, grid, product, [](auto shared) { return gemv_kernel<Rows, Lanes, Rows == 1, shared>; });
+  constexpr Reads once = Rows == 1 ? Reads::staged : Reads::packs;
+  if (!product.a.aligned || !product.b.aligned)
+    launch_shared(context, grid, product,
+                  [](auto shared) { return gemv_kernel<Rows, Lanes, Reads::elements, shared>; });
+  else if (Rows == 1 && product.k <= forward_round(Rows, Lanes))
+    launch_shared(context, grid, product, [](auto shared) { return gemv_kernel<Rows, Lanes, once, shared>; });
   else
-    launch_shared(context, grid, product, [](auto shared) { return gemv_kernel<Rows, Lanes, false, shared>; });
+    launch_shared(context, grid, product, [](auto shared) { return gemv_kernel<Rows, Lanes, Reads::packs, shared>; });
 }
 
 // ---- backward ----
@@ -269,18 +293,23 @@ void with_rows(int rows, const Body& body) {
 
 /// For an array that is read or written in packs, or absent.
 bool whole(std::uint32_t alignment) { return alignment == 0 || alignment >= 16; }
-bool whole_rows(const Problem& p) {
+bool has_few_rows(const Problem& p) {
   // Above two rows and 8 million weights the library's tiles read them faster, on an H200.
   const std::int64_t most = std::int64_t{1} << (p.m > 2 ? 23 : 30);
-  return p.in == Element::float32 && p.batch == 1 && p.m <= most_gemv && p.k % 4 == 0 && p.n < most / p.k &&
-         whole(p.inputs.a) && whole(p.inputs.b);
+  return p.in == Element::float32 && p.batch == 1 && p.m <= most_gemv && p.n < most / p.k;
 }
+bool in_whole_rows(const Problem& p) { return p.k % 4 == 0 && whole(p.inputs.a) && whole(p.inputs.b); }
 
 }  // namespace
 
-bool fits_gemv(const Problem& p) { return p.k > 0 && whole_rows(p) && row_by_row(p); }
+bool fits_gemv(const Problem& p) { return p.k > 0 && has_few_rows(p) && row_by_row(p) && in_whole_rows(p); }
+bool fits_gemv_by_elements(const Problem& p) {
+  return p.k > 0 && has_few_rows(p) && row_by_row(p) && !in_whole_rows(p);
+}
 
-bool fits_gemv_backward(const Problem& p) { return whole_rows(p) && whole(p.gradients.a) && whole(p.gradients.b); }
+bool fits_gemv_backward(const Problem& p) {
+  return has_few_rows(p) && in_whole_rows(p) && whole(p.gradients.a) && whole(p.gradients.b);
+}
 
 void gemv_product(const Context& context, const Product& product) {
   with_rows(product.m, [&](auto rows) {

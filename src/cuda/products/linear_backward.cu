@@ -4,6 +4,7 @@
 #include "cuda/fused_rows.cuh"
 #include "cuda/products/gemv.cuh"
 #include "cuda/products/library.cuh"
+#include "cuda/products/padded.cuh"
 #include "cuda/products/sliced.cuh"
 #include "cuda/products/slots.cuh"
 #include "cuda/streams.cuh"
@@ -96,6 +97,22 @@ const Algorithm algorithm{.name = "library",
                                     void* workspace) { run_algorithm(context, p, arrays, plan, workspace); },
                           .next_plan = next_algorithm};
 constexpr std::array by_library{&algorithm};
+constexpr std::array by_padded{&padded_first, &algorithm};
+constexpr std::array all_by_padded{&padded_first, &padded_last, &algorithm};
+using Products = Candidates<Problem, Arrays>;
+
+/// The product for the gradient of the weight, and for that of x.
+Problem product_of(const Problem& layer, bool of_weight) {
+  Matmul shape{.m = layer.m, .n = layer.k, .k = layer.n};
+  if (of_weight) shape = {.m = layer.n, .n = layer.k, .k = layer.m, .transpose_a = true};
+  Problem product{shape};
+  product.in = layer.in;
+  product.out = layer.out;
+  product.precision = layer.precision;
+  product.deterministic = layer.deterministic;
+  product.device = layer.device;
+  return product;
+}
 
 /// The outputs of a backward pass. The first three may be null.
 struct Gradients {
@@ -153,7 +170,7 @@ void run_gemv_backward(Context& context, const Problem& p, const Gradients& to, 
 }
 
 template <class T>
-void run_library_backward(Context& context, const Problem& p, const Gradients& to, int, void*) {
+void run_library_backward(Context& context, const Problem& p, const Gradients& to, Products products) {
   // With few rows, rounding the weight takes longer than reading it as TF32.
   const bool masked = p.activation != Activation::none, rounds = in_bf16(p) && p.m > 32;
   const Scratch masked_gradient(context, masked ? static_cast<std::size_t>(p.m * p.n) * sizeof(T) : 0);
@@ -179,27 +196,30 @@ void run_library_backward(Context& context, const Problem& p, const Gradients& t
   }
 
   using Half = Prepared<Problem, Arrays>;
-  const auto prepare = [&](std::optional<Half>& half, const Matmul& shape, const Arrays& arrays) {
-    Problem product{shape};
-    product.in = rounds ? Element::bfloat16 : p.in;
-    product.out = p.out;
-    product.precision = p.precision;
-    product.deterministic = p.deterministic;
-    product.device = p.device;
+  const auto prepare = [&](std::optional<Half>& half, bool of_weight, const Arrays& arrays) {
+    Problem product = product_of(p, of_weight);
+    if (rounds) product.in = Element::bfloat16;
     product.inputs = {alignment_of(arrays.out), alignment_of(arrays.a), alignment_of(arrays.b)};
-    half.emplace(context, nullptr, by_library, product, arrays);
+    half.emplace(context, nullptr, products, product, arrays);
   };
   std::optional<Half> to_weight, to_x;
-  if (for_weight) prepare(to_weight, {.m = p.n, .n = p.k, .k = p.m, .transpose_a = true}, {to.grad_weight, g, x});
-  if (for_x) prepare(to_x, {.m = p.m, .n = p.k, .k = p.n}, {to.grad_x, g, weight});
+  if (for_weight) prepare(to_weight, true, {to.grad_weight, g, x});
+  if (for_x) prepare(to_x, false, {to.grad_x, g, weight});
   run_side_by_side(context, to_x, to_weight, [&](const Context& where) {
     if (through) through->add_sums(where);
   });
 }
 
-void run_library_backward_of(Context& context, const Problem& p, const Gradients& to, int plan, void* workspace) {
-  p.in == Element::float64 ? run_library_backward<double>(context, p, to, plan, workspace)
-                           : run_library_backward<float>(context, p, to, plan, workspace);
+void run_by(Context& context, const Problem& p, const Gradients& to, Products products) {
+  p.in == Element::float64 ? run_library_backward<double>(context, p, to, products)
+                           : run_library_backward<float>(context, p, to, products);
+}
+void run_library_backward_of(Context& context, const Problem& p, const Gradients& to, int, void*) {
+  run_by(context, p, to, by_library);
+}
+bool has_product(const Problem& p, const Algorithm& among) {
+  return (p.gradients.a != 0 && among.fits(product_of(p, false))) ||
+         (p.gradients.b != 0 && among.fits(product_of(p, true)));
 }
 
 using Backward = cuda::Algorithm<Problem, Gradients>;
@@ -209,6 +229,15 @@ const Backward library_backward_first{.name = "library",
 const Backward library_backward_last{.name = "library",
                                      .fits = [](const Problem& p) { return fits_own(p) && !prefers_library(p); },
                                      .run = run_library_backward_of};
+const Backward padded_backward_first{.name = "padded",
+                                     .fits = [](const Problem& p) { return has_product(p, padded_first); },
+                                     .run = [](Context& context, const Problem& p, const Gradients& to, int,
+                                               void*) { run_by(context, p, to, by_padded); }};
+const Backward padded_backward_last{
+    .name = "padded",
+    .fits = [](const Problem& p) { return !has_product(p, padded_first) && has_product(p, padded_last); },
+    .run = [](Context& context, const Problem& p, const Gradients& to, int,
+              void*) { run_by(context, p, to, all_by_padded); }};
 const Backward own_backward_algorithm{.name = "own", .fits = fits_own, .run = run_own_backward};
 const Backward sliced_backward_first{
     .name = "sliced",
@@ -216,8 +245,9 @@ const Backward sliced_backward_first{
     .run = run_sliced_backward};
 const Backward sliced_backward_last{.name = "sliced", .fits = fits_sliced_backward, .run = run_sliced_backward};
 const Backward gemv_backward_algorithm{.name = "gemv", .fits = fits_gemv_backward, .run = run_gemv_backward};
-constexpr std::array backward{&gemv_backward_algorithm, &sliced_backward_first, &library_backward_first,
-                              &own_backward_algorithm,  &library_backward_last, &sliced_backward_last};
+constexpr std::array backward{&gemv_backward_algorithm, &sliced_backward_first,  &padded_backward_first,
+                              &library_backward_first,  &own_backward_algorithm, &library_backward_last,
+                              &sliced_backward_last,    &padded_backward_last};
 
 }  // namespace
 
