@@ -89,7 +89,7 @@ struct AverageRow {
 
   template <class D>
   HWY_INLINE void vector(D d, const T* from, const Row<T>& row, std::int64_t ow, const Pool2d& p) const {
-    SumState<D> state{hn::Zero(d)};
+    SumState<D> state(d, 0);
     if (p.stride_w == 1)
       visit_window<1>(d, from, row.rows, p, state);
     else if (p.stride_w == 2)
@@ -100,7 +100,7 @@ struct AverageRow {
   }
   template <class D>
   HWY_INLINE void two_by_two(D d, const T* from, const Row<T>& /*row*/, std::int64_t ow, const Pool2d& p) const {
-    SumState<D> state{hn::Zero(d)};
+    SumState<D> state(d, 0);
     visit_two_by_two(d, from, p, state);
     hn::StoreU(hn::Mul(state.sum, hn::Set(d, T(0.25))), d, out + ow);
   }

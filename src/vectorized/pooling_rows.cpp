@@ -7,79 +7,17 @@
 
 #include <algorithm>
 #include <type_traits>
+#include <utility>
 
 #include "core/built.hpp"
 #include "vectorized/dispatched.hpp"
+#include "vectorized/pooling_axes.hpp"
 #include "vectorized/pooling_rows.hpp"
 #include "vectorized/simd.hpp"
-#include "vectorized/windows.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace tern::vectorized::HWY_NAMESPACE {
 namespace {
-
-using kernels::AdaptivePool2d;
-
-// ---- windows along one axis ----------------------------------------------------------------------------------------
-// Output o takes its inputs at(o, k) for k in [first(o), last(o)); input i belongs to the outputs [begin(i), end(i)) as
-// their tap(o, i), or not at all (-1).
-
-struct StridedAxis {
-  std::int64_t in, out, K, stride, pad, dilation;
-  bool count_pad;
-
-  std::int64_t at(std::int64_t o, std::int64_t k) const { return o * stride - pad + k * dilation; }
-  std::int64_t first(std::int64_t o) const { return kernel_rows(at(o, 0), K, dilation, in).first; }
-  std::int64_t last(std::int64_t o) const { return kernel_rows(at(o, 0), K, dilation, in).last; }
-  std::int64_t begin(std::int64_t i) const {
-    const std::int64_t room = i + pad - (K - 1) * dilation;
-    return room <= 0 ? 0 : quotient(room + stride - 1, stride);
-  }
-  std::int64_t end(std::int64_t i) const { return std::min(out, quotient(i + pad, stride) + 1); }
-  std::int64_t tap(std::int64_t o, std::int64_t i) const {
-    const std::int64_t distance = i - at(o, 0);  // not negative for one of its outputs
-    const std::int64_t tap = quotient(distance, dilation);
-    return tap * dilation == distance ? tap : -1;
-  }
-  /// The divisor of an average; dilation is 1.
-  std::int64_t count(std::int64_t o) const { return count_pad ? std::min(K, in + pad - at(o, 0)) : last(o) - first(o); }
-};
-
-struct AdaptiveAxis {
-  std::int64_t in, out;
-
-  std::int64_t at(std::int64_t o, std::int64_t k) const { return o * in / out + k; }
-  std::int64_t first(std::int64_t /*o*/) const { return 0; }
-  std::int64_t last(std::int64_t o) const { return ((o + 1) * in + out - 1) / out - o * in / out; }
-  std::int64_t begin(std::int64_t i) const {
-    std::int64_t o = i * out / in;
-    while (o > 0 && at(o - 1, last(o - 1)) > i) --o;
-    return o;
-  }
-  std::int64_t end(std::int64_t i) const {
-    std::int64_t o = i * out / in + 1;
-    while (o < out && at(o, 0) <= i) ++o;
-    return o;
-  }
-  std::int64_t tap(std::int64_t o, std::int64_t i) const { return i - at(o, 0); }
-  std::int64_t count(std::int64_t o) const { return last(o); }
-};
-
-template <class Axis>
-struct Axes {
-  Axis h, w;
-  std::int64_t images, channels;
-};
-
-Axes<StridedAxis> axes_of(const Pool2d& p) {
-  return {{p.H, p.OH, p.KH, p.stride_h, p.pad_h, p.dilation_h, p.count_include_pad},
-          {p.W, p.OW, p.KW, p.stride_w, p.pad_w, p.dilation_w, p.count_include_pad},
-          p.planes / p.channels,
-          p.channels};
-}
-Axes<AdaptiveAxis> axes_of(const AdaptivePool2d& p) {
-  return {{p.H, p.OH}, {p.W, p.OW}, p.planes / p.channels, p.channels};
-}
 
 /// Calls body(row of the image, image) for all rows; an image has `rows` rows.
 template <class Body>
@@ -92,15 +30,57 @@ void for_rows(const Context& context, std::int64_t images, std::int64_t rows, do
 /// Rough cost of `elements`, each in this many windows.
 double cost(std::int64_t elements, double windows) { return static_cast<double>(elements) * (0.1 + 0.05 * windows); }
 
-/// Calls body(vector tag, first channel, channels) for vectors of channels. The last one overlaps the one before it: a
-/// part of a vector costs several times as much.
-template <class T, class Body>
-HWY_INLINE void for_channels(std::int64_t channels, const Body& body) {
+/// Positions of a row whose terms lie alike: what one writes is at `to`, what it reads at and behind `from`.
+struct Strip {
+  std::int64_t to, from, count, to_step, from_step;
+};
+
+/// Calls body(vector tag, vectors, to, from, elements) for the channels of a strip, up to `most` whole vectors at a
+/// time. The last one overlaps the one before it: a part of a vector costs several times as much.
+template <class T, int most, class Body>
+HWY_INLINE void for_strip(Strip strip, std::int64_t channels, const Body& body) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const std::int64_t last = std::max<std::int64_t>(channels - lanes, 0);
-  for (std::int64_t c = 0; c < channels; c += lanes) body(d, std::min(c, last), channels - std::min(c, last));
+  std::int64_t n = channels;
+  if (strip.to_step == n && strip.from_step == n) n *= std::exchange(strip.count, 1);  // positions without gaps
+  for (; strip.count > 0; --strip.count, strip.to += strip.to_step, strip.from += strip.from_step) {
+    std::int64_t i = 0;
+    for (; i + most * lanes <= n; i += most * lanes)
+      body(d, std::integral_constant<int, most>(), strip.to + i, strip.from + i, lanes);
+    for (; i < n; i += lanes) {
+      const std::int64_t at = n < lanes ? 0 : std::min(i, n - lanes);
+      body(d, std::integral_constant<int, 1>(), strip.to + at, strip.from + at, n - at);
+    }
+  }
 }
+
+/// What `count` adjacent vectors have come to: by recursion, so that each stays in registers.
+template <template <class> class State, class D, int count>
+struct States {
+  State<D> own;
+  States<State, D, count - 1> more;
+
+  HWY_INLINE States(D d, std::int64_t first) : own(d, first), more(d, first) {}
+  template <class T>
+  HWY_INLINE void take(D d, const T* from, std::int64_t elements, auto position) {
+    own.take(d, load_columns(d, from, elements), position);
+    more.take(d, from + hn::Lanes(d), elements, position);
+  }
+  /// Calls visit(state, the place of its first element) for each vector.
+  template <class Visit>
+  HWY_INLINE void each(D d, std::int64_t place, const Visit& visit) const {
+    visit(own, place);
+    more.each(d, place + static_cast<std::int64_t>(hn::Lanes(d)), visit);
+  }
+};
+template <template <class> class State, class D>
+struct States<State, D, 0> {
+  HWY_INLINE States(D /*d*/, std::int64_t /*first*/) {}
+  template <class T>
+  HWY_INLINE void take(D /*d*/, const T* /*from*/, std::int64_t /*elements*/, auto /*position*/) {}
+  template <class Visit>
+  HWY_INLINE void each(D /*d*/, std::int64_t /*place*/, const Visit& /*visit*/) const {}
+};
 
 // ---- maxima --------------------------------------------------------------------------------------------------------
 
@@ -122,7 +102,18 @@ HWY_INLINE void store_positions(D d, hn::Vec<D> where, std::uint8_t* index, std:
   std::copy_n(buffer, count, index);
 }
 
-/// The maximum and its position where no value is NaN; otherwise, and for infinities of both signs, `sum` is NaN.
+/// The maximum where no value is NaN; otherwise, and for infinities of both signs, `sum` is NaN.
+template <class D>
+struct LargestNumber {
+  hn::Vec<D> best, sum;
+  HWY_INLINE LargestNumber(D d, std::int64_t /*first*/)
+      : best(hn::Set(d, -std::numeric_limits<hn::TFromD<D>>::infinity())), sum(hn::Zero(d)) {}
+  HWY_INLINE void take(D /*d*/, hn::Vec<D> value, auto /*position*/) {
+    best = hn::Max(value, best);
+    sum = hn::Add(sum, value);
+  }
+};
+/// The same with the maximum's position.
 template <class D>
 struct NumberState {
   hn::Vec<D> best, where, sum;
@@ -138,49 +129,61 @@ struct NumberState {
   }
 };
 
-template <template <class> class State, class T>
+/// The terms of a window whose rows are [top, bottom) and columns [left, right) of the whole one.
+template <class Position>
+Tap<Position>* taps_of(Tap<Position>* taps, const Range& rows, const Range& columns, const Pool2d& p) {
+  for (std::int64_t kh = rows.first; kh < rows.last; ++kh)
+    for (std::int64_t kw = columns.first; kw < columns.last; ++kw)
+      *taps++ = {(kh * p.dilation_h * p.W + kw * p.dilation_w) * p.channels, static_cast<Position>(kh * p.KW + kw)};
+  return taps;
+}
+
+/// By `Number` where it holds, else by `State`; `most` vectors at a time.
+template <template <class> class Number, template <class> class State, int most, class T>
 void max_by(const Context& context, T* out, std::uint8_t* index, const T* in, const Pool2d& p) {
   const auto axes = axes_of(p);
   const std::int64_t C = p.channels;
-  for_rows(context, axes.images, p.OH, cost(p.OW * C, static_cast<double>(p.KH * p.KW)),
-           [&](std::int64_t oh, std::int64_t n) HWY_ATTR {
-             const std::int64_t top = axes.h.first(oh), bottom = axes.h.last(oh);
-             Tap<T> taps[most_taps];
-             for (std::int64_t ow = 0; ow < p.OW; ++ow) {
-               const std::int64_t left = axes.w.first(ow), right = axes.w.last(ow);
-               const T* const corner = in + ((n * p.H + axes.h.at(oh, 0)) * p.W + axes.w.at(ow, 0)) * C;
-               const std::int64_t to = ((n * p.OH + oh) * p.OW + ow) * C;
-               Tap<T>* end = taps;
-               for (std::int64_t kh = top; kh < bottom; ++kh)
-                 for (std::int64_t kw = left; kw < right; ++kw)
-                   *end++ = {(kh * p.dilation_h * p.W + kw * p.dilation_w) * C, static_cast<T>(kh * p.KW + kw)};
-               const std::int64_t first = end == taps ? 0 : top * p.KW + left;
-               for_channels<T>(C, [&](auto d, std::int64_t c, std::int64_t count) HWY_ATTR {
-                 using D = decltype(d);
-                 const auto visit = [&](auto state) HWY_ATTR {
-                   for (const auto* tap = taps; tap != end; ++tap)
-                     state.take(d, load_columns(d, corner + tap->from + c, count), tap->position);
-                   return state;
-                 };
-                 const auto store = [&](const auto& state) HWY_ATTR {
-                   store_columns(state.best, d, out + to + c, count);
-                   store_positions(d, state.where, index + to + c, count);
-                 };
-                 if constexpr (std::is_same_v<State<D>, LargestState<D>>) {
-                   store_columns(largest_of(d, visit(State<D>(d, first))), d, out + to + c, count);
-                 } else if (const auto numbers = visit(NumberState<D>(d, first));
-                            hn::AllFalse(d, hn::IsNaN(numbers.sum))) {
-                   store(numbers);
-                 } else {
-                   store(visit(State<D>(d, first)));
-                 }
-               });
-             }
-           });
+  for_rows(
+      context, axes.images, p.OH, cost(p.OW * C, static_cast<double>(p.KH * p.KW)),
+      [&](std::int64_t oh, std::int64_t n) HWY_ATTR {
+        const Range rows{axes.h.first(oh), axes.h.last(oh)};
+        const std::int64_t in_row = (n * p.H + axes.h.at(oh, 0)) * p.W, out_row = (n * p.OH + oh) * p.OW;
+        Tap<T> taps[most_taps];
+        for_outputs(axes.w, [&](std::int64_t ow, std::int64_t outputs) HWY_ATTR {
+          const Range columns{axes.w.first(ow), axes.w.last(ow)};
+          const Tap<T>* const end = taps_of(taps, rows, columns, p);
+          const std::int64_t first = end == taps ? 0 : rows.first * p.KW + columns.first;
+          const Strip strip{(out_row + ow) * C, (in_row + axes.w.at(ow, 0)) * C, outputs, C, p.stride_w * C};
+          for_strip<T, most>(
+              strip, C, [&](auto d, auto vectors, std::int64_t to, std::int64_t from, std::int64_t count) HWY_ATTR {
+                using D = decltype(d);
+                constexpr int together = decltype(vectors)::value;
+                const auto store = [&](const auto& state, std::int64_t place) HWY_ATTR {
+                  store_columns(largest_of(d, state), d, out + place, count);
+                  if constexpr (requires { state.where; }) store_positions(d, state.where, index + place, count);
+                };
+                const auto visit = [&](auto states) HWY_ATTR {
+                  for (const auto* tap = taps; tap != end; ++tap)
+                    states.take(d, in + from + tap->from, count, tap->position);
+                  return states;
+                };
+                const auto numbers = visit(States<Number, D, together>(d, first));
+                auto sum = hn::Zero(d);
+                numbers.each(d, to, [&](const auto& state, std::int64_t) HWY_ATTR { sum = hn::Add(sum, state.sum); });
+                if (hn::AllFalse(d, hn::IsNaN(sum)))
+                  numbers.each(d, to, store);
+                else
+                  visit(States<State, D, together>(d, first)).each(d, to, store);
+              });
+        });
+      });
 }
 template <class T>
 void max(const Context& context, T* out, std::uint8_t* index, const T* in, const Pool2d& p) {
-  index == nullptr ? max_by<LargestState>(context, out, index, in, p) : max_by<MaxState>(context, out, index, in, p);
+  if (index == nullptr)
+    max_by<LargestNumber, LargestState, 4>(context, out, index, in, p);
+  else
+    max_by<NumberState, MaxState, 2>(context, out, index, in, p);
 }
 
 template <class D>
@@ -208,47 +211,72 @@ void max_backward(const Context& context, T* grad_in, const T* grad_out, const s
   for_rows(context, axes.images, p.H, cost(p.W * C, 2 * windows), [&](std::int64_t h, std::int64_t n) HWY_ATTR {
     const std::int64_t top = axes.h.begin(h), bottom = axes.h.end(h);
     Tap<std::int32_t> taps[most_taps];
-    for (std::int64_t w = 0; w < p.W; ++w) {
+    for_inputs(axes.w, {0, p.OW}, [&](std::int64_t w, std::int64_t inputs) HWY_ATTR {
       const std::int64_t left = axes.w.begin(w), right = axes.w.end(w);
       Tap<std::int32_t>* end = taps;
       for (std::int64_t oh = top; oh < bottom; ++oh) {
         const std::int64_t kh = axes.h.tap(oh, h);
         for (std::int64_t ow = left; ow < right && kh >= 0; ++ow)
           if (const std::int64_t kw = axes.w.tap(ow, w); kw >= 0)
-            *end++ = {((n * p.OH + oh) * p.OW + ow) * C, static_cast<std::int32_t>(kh * p.KW + kw)};
+            *end++ = {((oh - top) * p.OW + ow - left) * C, static_cast<std::int32_t>(kh * p.KW + kw)};
       }
-      for_channels<T>(C, [&](auto d, std::int64_t c, std::int64_t count) HWY_ATTR {
+      const Strip strip{((n * p.H + h) * p.W + w) * C, ((n * p.OH + top) * p.OW + left) * C, inputs, p.stride_w * C, C};
+      for_strip<T, 1>(strip, C, [&](auto d, auto, std::int64_t to, std::int64_t from, std::int64_t count) HWY_ATTR {
         auto sum = hn::Zero(d);
         for (const auto* tap = taps; tap != end; ++tap) {
-          const auto mine = is_position(d, index + tap->from + c, count, tap->position);
-          sum = hn::Add(sum, hn::IfThenElseZero(mine, load_columns(d, grad_out + tap->from + c, count)));
+          const auto mine = is_position(d, index + from + tap->from, count, tap->position);
+          sum = hn::Add(sum, hn::IfThenElseZero(mine, load_columns(d, grad_out + from + tap->from, count)));
         }
-        store_columns(sum, d, grad_in + ((n * p.H + h) * p.W + w) * C + c, count);
+        store_columns(sum, d, grad_in + to, count);
       });
-    }
+    });
   });
 }
 
 // ---- averages ------------------------------------------------------------------------------------------------------
 
+/// Rows and columns of positions that a sum covers.
+struct Window {
+  std::int64_t rows, columns, row_pitch, column_pitch;
+};
+
+/// out = sums of a window from each place of the strip on, divided; row by row.
+template <class T>
+HWY_INLINE void average_strip(T* out, const T* in, const Strip& strip, const Window& window, T divisor,
+                              std::int64_t channels) {
+  for_strip<T, 4>(strip, channels,
+                  [&](auto d, auto vectors, std::int64_t to, std::int64_t from, std::int64_t count) HWY_ATTR {
+                    States<SumState, decltype(d), decltype(vectors)::value> sums(d, 0);
+                    for (std::int64_t i = 0; i < window.rows; ++i)
+                      for (std::int64_t j = 0; j < window.columns; ++j)
+                        sums.take(d, in + from + i * window.row_pitch + j * window.column_pitch, count, 0);
+                    const auto by = hn::Set(d, divisor);
+                    sums.each(d, to, [&](const auto& state, std::int64_t place) HWY_ATTR {
+                      store_columns(hn::Div(state.sum, by), d, out + place, count);
+                    });
+                  });
+}
+
 template <class T, class Axis>
 void average_with(const Context& context, T* out, const T* in, const Axes<Axis>& axes, double windows) {
   const std::int64_t C = axes.channels, W = axes.w.in, OW = axes.w.out;
   for_rows(context, axes.images, axes.h.out, cost(OW * C, windows), [&](std::int64_t oh, std::int64_t n) HWY_ATTR {
-    const std::int64_t top = axes.h.first(oh), bottom = axes.h.last(oh);
-    for (std::int64_t ow = 0; ow < OW; ++ow) {
-      const std::int64_t left = axes.w.first(ow), right = axes.w.last(ow);
-      const T* const corner = in + ((n * axes.h.in + axes.h.at(oh, 0)) * W + axes.w.at(ow, 0)) * C;
-      const auto divisor = static_cast<T>(axes.h.count(oh) * axes.w.count(ow));
-      for_channels<T>(C, [&](auto d, std::int64_t c, std::int64_t count) HWY_ATTR {
-        auto sum = hn::Zero(d);
-        for (std::int64_t kh = top; kh < bottom; ++kh)
-          for (std::int64_t kw = left; kw < right; ++kw)
-            sum = hn::Add(sum, load_columns(d, corner + (kh * W + kw) * C + c, count));
-        store_columns(hn::Div(sum, hn::Set(d, divisor)), d, out + ((n * axes.h.out + oh) * OW + ow) * C + c, count);
-      });
-    }
+    const std::int64_t top = axes.h.first(oh), rows = axes.h.last(oh) - top;
+    const std::int64_t in_row = (n * axes.h.in + axes.h.at(oh, top)) * W, out_row = (n * axes.h.out + oh) * OW;
+    for_outputs(axes.w, [&](std::int64_t ow, std::int64_t outputs) HWY_ATTR {
+      const std::int64_t left = axes.w.first(ow), columns = axes.w.last(ow) - left;
+      average_strip(out, in, {(out_row + ow) * C, (in_row + axes.w.at(ow, left)) * C, outputs, C, axes.w.stride * C},
+                    {rows, columns, W * C, C}, static_cast<T>(axes.h.count(oh) * axes.w.count(ow)), C);
+    });
   });
+}
+
+/// Whether the divisors of [first, last) are the same.
+template <class Axis>
+bool same_counts(const Axis& axis, std::int64_t first, std::int64_t last) {
+  for (std::int64_t o = first + 1; o < last; ++o)
+    if (axis.count(o) != axis.count(first)) return false;
+  return true;
 }
 
 template <class T, class Axis>
@@ -257,24 +285,28 @@ void average_backward_with(const Context& context, T* grad_in, const T* grad_out
   const std::int64_t C = axes.channels, W = axes.w.in, OW = axes.w.out;
   for_rows(context, axes.images, axes.h.in, cost(W * C, windows), [&](std::int64_t h, std::int64_t n) HWY_ATTR {
     const std::int64_t top = axes.h.begin(h), bottom = axes.h.end(h);
-    for (std::int64_t w = 0; w < W; ++w) {
+    const bool same_rows = same_counts(axes.h, top, bottom);
+    for_inputs(axes.w, axes.w.whole(), [&](std::int64_t w, std::int64_t inputs) HWY_ATTR {
       const std::int64_t left = axes.w.begin(w), right = axes.w.end(w);
-      const auto divisor = [&](std::int64_t oh, std::int64_t ow) { return axes.h.count(oh) * axes.w.count(ow); };
-      const std::int64_t first = top < bottom && left < right ? divisor(top, left) : 1;
-      bool one = true;  // as a rule: then the sum is divided
-      for (std::int64_t oh = top; oh < bottom; ++oh)
-        for (std::int64_t ow = left; ow < right; ++ow) one = one && divisor(oh, ow) == first;
-      for_channels<T>(C, [&](auto d, std::int64_t c, std::int64_t count) HWY_ATTR {
+      const Strip strip{((n * axes.h.in + h) * W + w) * C, ((n * axes.h.out + top) * OW + left) * C, inputs,
+                        axes.w.stride * C, C};
+      const auto divisor = [&](std::int64_t oh, std::int64_t ow) {
+        return static_cast<T>(axes.h.count(oh) * axes.w.count(ow));
+      };
+      if (same_rows && same_counts(axes.w, left, right))  // as a rule: then the sum is divided
+        return average_strip(grad_in, grad_out, strip,
+                             {std::max<std::int64_t>(bottom - top, 0), right - left, OW * C, C},
+                             top < bottom && left < right ? divisor(top, left) : T(1), C);
+      for_strip<T, 1>(strip, C, [&](auto d, auto, std::int64_t to, std::int64_t from, std::int64_t count) HWY_ATTR {
         auto sum = hn::Zero(d);
         for (std::int64_t oh = top; oh < bottom; ++oh)
           for (std::int64_t ow = left; ow < right; ++ow) {
-            const auto grad = load_columns(d, grad_out + ((n * axes.h.out + oh) * OW + ow) * C + c, count);
-            sum = hn::Add(sum, one ? grad : hn::Div(grad, hn::Set(d, static_cast<T>(divisor(oh, ow)))));
+            const auto grad = load_columns(d, grad_out + from + ((oh - top) * OW + ow - left) * C, count);
+            sum = hn::Add(sum, hn::Div(grad, hn::Set(d, divisor(oh, ow))));
           }
-        if (one) sum = hn::Div(sum, hn::Set(d, static_cast<T>(first)));
-        store_columns(sum, d, grad_in + ((n * axes.h.in + h) * W + w) * C + c, count);
+        store_columns(sum, d, grad_in + to, count);
       });
-    }
+    });
   });
 }
 

@@ -140,8 +140,8 @@ struct LargestState {
   }
 };
 /// What a state came to.
-template <class D>
-HWY_INLINE hn::Vec<D> largest_of(D /*d*/, const MaxState<D>& state) {
+template <class D, class State>
+HWY_INLINE hn::Vec<D> largest_of(D /*d*/, const State& state) {
   return state.best;
 }
 template <class D>
@@ -152,6 +152,7 @@ HWY_INLINE hn::Vec<D> largest_of(D d, const LargestState<D>& state) {
 template <class D>
 struct SumState {
   hn::Vec<D> sum;
+  HWY_INLINE SumState(D d, std::int64_t /*first*/) : sum(hn::Zero(d)) {}
   HWY_INLINE void take(D /*d*/, hn::Vec<D> value, std::int64_t /*position*/) { sum = hn::Add(sum, value); }
 };
 
