@@ -13,8 +13,12 @@ struct Stream;
 void set_aside(void* stream, Capture::Aside what) noexcept;
 void await_aside(void* stream) noexcept;
 
-/// Where the thread's work for a stream goes while everything goes aside; else null.
+/// Where the thread's work for a stream goes while everything goes aside or ahead; else null.
 cudaStream_t all_aside(const void* stream);
+/// Whether work goes ahead: it may use no block that the recording has used.
+bool goes_ahead(const void* stream);
+/// From here on it comes after all earlier work.
+void end_ahead(void* stream);
 /// Whether a kernel may write gradients of parameters on the stream of next_aside().
 bool parameters_aside(const Context& context);
 /// What is queued there from here on comes after all that has been queued on the context's stream.

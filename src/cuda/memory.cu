@@ -30,7 +30,9 @@ class CudaMemory final : public Memory {
   void* allocate(std::size_t bytes, void* stream_handle) override {
     Stream& stream = own(stream_handle);
     if (stream.aside_holds && blocks_.needs_held_back(bytes, stream)) await_aside(stream_handle);
-    return blocks_.allocate(bytes, stream);
+    const bool ahead = goes_ahead(stream_handle), used = ahead && blocks_.needs_used(bytes, stream);
+    if (used) end_ahead(stream_handle);
+    return blocks_.allocate(bytes, stream, ahead && !used);
   }
   void release(void* pointer, std::size_t, void* stream_handle) noexcept override {
     blocks_.release(pointer, stream_handle);

@@ -34,8 +34,9 @@ struct Stream {
   std::array<cudaEvent_t, most_sides> joined{};
   std::vector<Branch> branches;  ///< of the recording, until join_branches(); owned by the recording thread
   std::atomic<bool> branching = false;
-  cudaStream_t aside = nullptr;  ///< of recordings (aside.cuh)
+  cudaStream_t aside = nullptr, ahead = nullptr;  ///< of recordings (aside.cuh)
   cudaEvent_t awaited = nullptr;
+  cudaEvent_t opened = nullptr;           ///< where the recording begins
   std::atomic<bool> aside_holds = false;  ///< `handle` does not await all of it yet
   /// Whether other work that it does not await yet may use what it releases.
   bool holds_back() const { return branching || aside_holds; }

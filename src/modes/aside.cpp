@@ -88,6 +88,23 @@ Aside::~Aside() {
   work_->capture_->aside(work_->stream_, Capture::Aside::nothing);
 }
 
+Ahead::Ahead(const Tensor& input) {
+  const Capture* const capture = capturing();
+  if (capture == nullptr || capture->aside == nullptr || current != nullptr || in_branches()) return;
+  if (std::getenv("TERN_NO_AHEAD") != nullptr) return;
+  if (!input.is_leaf() || !input.requires_grad() || current_scope().mode->capture != capture || !alone()) return;
+  bool written = false;
+  tell([&](Observer& observer) { written = written || observer.has_written(input.storage()); });
+  if (written) return;
+  capture_ = capture;
+  stream_ = current_scope().context.stream;
+  capture_->aside(stream_, Capture::Aside::ahead);
+}
+
+Ahead::~Ahead() {
+  if (capture_ != nullptr) capture_->aside(stream_, Capture::Aside::nothing);
+}
+
 ParametersAside::ParametersAside(bool may, const Tensors& tensors) : work_(may ? WorkAside::open() : nullptr) {
   if (work_ == nullptr) return;
   for (const Tensor* const tensor : tensors.read)

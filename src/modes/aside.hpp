@@ -60,6 +60,20 @@ class [[nodiscard]] Aside {
   WorkAside* work_ = nullptr;
 };
 
+/// To the end of the block, all work of the thread goes ahead of a recorded step (Capture::Aside::ahead) if `input` is
+/// a parameter that it has not written, and all that the work reads.
+class [[nodiscard]] Ahead {
+ public:
+  explicit Ahead(const Tensor& input);
+  Ahead(const Ahead&) = delete;
+  Ahead& operator=(const Ahead&) = delete;
+  ~Ahead();
+
+ private:
+  const Capture* capture_ = nullptr;
+  void* stream_ = nullptr;
+};
+
 /// To the end of the block, the kernel of an operator may write the gradients of parameters aside, and read there what
 /// they depend on.
 class [[nodiscard]] ParametersAside {

@@ -72,6 +72,11 @@ void Recording::uses(Storage& storage, Memory& memory, bool reads, bool writes) 
   order.push_back(static_cast<std::uint64_t>(!writes ? Word::read : reads ? Word::update : Word::write));
 }
 
+bool Recording::has_written(const Storage& storage) const noexcept {
+  const auto found = used.find(&storage);
+  return found != used.end() && found->second.written;
+}
+
 void Recording::gradient(const Tensor& tensor, bool replaced) {
   const auto is = [&](const Tensor& other) { return other.is(tensor); };
   auto found = std::ranges::find_if(gradients, is, &Gradient::leaf);

@@ -69,6 +69,7 @@ class Recording final : public Observer {
   /// Relative to the counter if there is one.
   bool draw(Generator& generator, random::Key& key) override;
   const Capture* captures() const noexcept override { return captures_ ? capture_ : nullptr; }
+  bool has_written(const Storage& storage) const noexcept override;
 
   /// Names the role of a storage before the run uses it.
   void name(const Tensor& tensor, Part part, std::uint64_t number);

@@ -63,7 +63,9 @@ struct Capture {
   enum class Aside : std::uint8_t {
     nothing,
     parameters,  ///< what kernels of a backward pass do for gradients of parameters alone
-    everything
+    everything,
+    ahead  ///< everything; it may run from the recording's beginning, and what follows it comes after it. It uses
+           ///< nothing that the recording has written so far, except by work that went ahead
   };
   /// Launches a recording many times as one launch. Null in a mode that cannot: then each repetition is a launch.
   void (*loop)(void* recording, const Loop& loop, void* stream) = nullptr;
