@@ -230,6 +230,10 @@ Memory& memory(int device) { return cuda_memory(device); }
 void open_recording(Stream& stream, Recording* recording) noexcept { stream.recording.store(recording); }
 void close_recording(Stream& stream) noexcept { stream.recording.store(nullptr); }
 void reuse_released(Stream& stream) noexcept { cuda_memory(stream.device).blocks().reuse_released(stream); }
+void* allocate_unused(Stream& stream, std::size_t bytes) {
+  Blocks& blocks = cuda_memory(stream.device).blocks();
+  return blocks.needs_used(bytes, stream) ? nullptr : blocks.allocate(bytes, stream, true);
+}
 void* allocate_unrecorded(Stream& stream, std::size_t bytes) {
   return cuda_memory(stream.device).blocks().allocate_unrecorded(bytes, stream);
 }

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "cuda/aside.cuh"
 #include "cuda/streams.cuh"
 #include "tern/modes/mode.hpp"
 
@@ -17,9 +18,6 @@ struct Upload {
   std::byte* to;
   std::vector<std::byte> bytes;
 };
-
-/// What replays read, and what writes it once: queued when a recording ends.
-using Make = std::function<void(const Context& context, void* to)>;
 
 struct Recording {
   int device = 0;

@@ -73,6 +73,8 @@ void open_recording(Stream& stream, Recording* recording) noexcept;
 void close_recording(Stream& stream) noexcept;
 /// Makes blocks that were held back reusable.
 void reuse_released(Stream& stream) noexcept;
+/// A block that the stream's recording has not used; null if that would take too much memory.
+void* allocate_unused(Stream& stream, std::size_t bytes);
 /// A block that the host may write before the recording's replays: one that no recorded work has used.
 void* allocate_unrecorded(Stream& stream, std::size_t bytes);
 /// Returns the blocks of a recording on that card to the cache.

@@ -27,6 +27,7 @@ class Recording final : public Observer {
     Part part = Part::outside;
     std::uint64_t name = 0;  // the same in all runs that do the same
     bool written = false;
+    bool changed = false;  // written, but not by work ahead
   };
   struct Gradient {
     Tensor leaf;

@@ -13,7 +13,6 @@
 
 using namespace tern;
 using tern::testing::card_mode;
-using What = Capture::Aside;
 
 namespace {
 
@@ -50,16 +49,16 @@ struct Half {
 TEST_CASE("aside: work has a stream of its own until it goes in order", "[card]") {
   const Recorded recorded;
   const cudaStream_t in_order = recorded.queue();
-  recorded.capture.aside(recorded.stream, What::everything);
+  recorded.capture.aside(recorded.stream, {.everything = true});
   const cudaStream_t aside = recorded.queue();
   CHECK(aside != in_order);
   CHECK_FALSE(cuda::may_fork(recorded.context));
-  recorded.capture.aside(recorded.stream, What::ahead);
+  recorded.capture.aside(recorded.stream, {.ahead = true});
   CHECK(recorded.queue() != aside);
   CHECK(recorded.queue() != in_order);
-  recorded.capture.aside(recorded.stream, What::parameters);
+  recorded.capture.aside(recorded.stream, {.parameters = true});
   CHECK(recorded.queue() == in_order);
-  recorded.capture.aside(recorded.stream, What::nothing);
+  recorded.capture.aside(recorded.stream, {});
   CHECK(recorded.queue() == in_order);
   recorded.capture.await(recorded.stream);
 }
@@ -69,8 +68,8 @@ TEST_CASE("aside: a recording whose end does not await it fails", "[card]") {
   const Capture& capture = cuda::capture();
   void* const stream = current_scope().context.stream;
   capture.begin(stream);
-  capture.aside(stream, What::everything);
-  capture.aside(stream, What::nothing);
+  capture.aside(stream, {.everything = true});
+  capture.aside(stream, {});
   CHECK_THROWS_WITH(capture.end(stream), Catch::ContainsSubstring("recording the step"));
 }
 
@@ -84,7 +83,7 @@ TEST_CASE("aside: the half of a backward pass that is for parameters", "[card]")
                            [&](const Context& where) { bias = cuda::stream_of(where); });
   };
   const cudaStream_t in_order = recorded.queue();
-  recorded.capture.aside(recorded.stream, What::parameters);
+  recorded.capture.aside(recorded.stream, {.parameters = true});
   run(true);
   CHECK(x == in_order);
   CHECK(weight != in_order);
@@ -93,23 +92,23 @@ TEST_CASE("aside: the half of a backward pass that is for parameters", "[card]")
   CHECK(weight == in_order);
   {
     const cudaStream_t aside = cuda::next_aside(recorded.context);
-    const cuda::ParametersInOrder others_read_them;
+    const cuda::InOrder others_read_them;
     run(true);
     CHECK(weight != in_order);  // it joins at once
     CHECK(weight != aside);
   }
   run(true);
   CHECK(weight == cuda::next_aside(recorded.context));
-  recorded.capture.aside(recorded.stream, What::nothing);
+  recorded.capture.aside(recorded.stream, {});
   recorded.capture.await(recorded.stream);
 }
 
 TEST_CASE("aside: what is released beside it is used again once it is awaited", "[card]") {
   const Recorded recorded;
   constexpr std::size_t bytes = 3 * mebi;
-  recorded.capture.aside(recorded.stream, What::everything);
+  recorded.capture.aside(recorded.stream, {.everything = true});
   void* const inside = recorded.used(bytes);
-  recorded.capture.aside(recorded.stream, What::nothing);
+  recorded.capture.aside(recorded.stream, {});
   void* const beside = recorded.allocate(bytes);
   CHECK(beside != inside);
   recorded.release(beside, bytes);
@@ -122,9 +121,9 @@ TEST_CASE("aside: what is released beside it is used again once it is awaited", 
 TEST_CASE("aside: a recording awaits it before it takes much more memory", "[card]") {
   const Recorded recorded;
   constexpr std::size_t bytes = 16 * mebi;
-  recorded.capture.aside(recorded.stream, What::everything);
+  recorded.capture.aside(recorded.stream, {.everything = true});
   void* const inside = recorded.used(bytes);
-  recorded.capture.aside(recorded.stream, What::nothing);
+  recorded.capture.aside(recorded.stream, {});
   std::vector<void*> blocks;
   while (blocks.empty() || blocks.back() != inside) {
     REQUIRE(blocks.size() < 5);
@@ -136,14 +135,41 @@ TEST_CASE("aside: a recording awaits it before it takes much more memory", "[car
   recorded.capture.await(recorded.stream);
 }
 
+TEST_CASE("ahead: what a kernel makes of its weights alone", "[card]") {
+  const Recorded recorded;
+  constexpr std::size_t bytes = 3 * mebi;
+  cudaStream_t ran_on = nullptr;
+  const auto work = [&](const Context& where, void*) { ran_on = cuda::stream_of(where); };
+  void* const used = recorded.used(bytes);
+  const auto made = [&] {
+    cuda::MadeAhead ahead;
+    return ahead.make(recorded.context, bytes, work);
+  };
+  CHECK(made() == nullptr);
+  recorded.capture.aside(recorded.stream, {.weights = true});
+  {
+    const cuda::InOrder copies;
+    CHECK(made() == nullptr);
+  }
+  CHECK(ran_on == nullptr);
+  void* const fresh = made();
+  CHECK(fresh != used);
+  CHECK(ran_on != recorded.queue());
+  recorded.capture.aside(recorded.stream, {});
+  // It ends with the kernel.
+  void* const after[]{recorded.allocate(bytes), recorded.allocate(bytes)};
+  CHECK((after[0] == fresh || after[1] == fresh));
+  for (void* const block : after) recorded.release(block, bytes);
+}
+
 TEST_CASE("ahead: work takes no block that the recording has used, within a limit", "[card]") {
   const Recorded recorded;
   constexpr std::size_t bytes = 32 * mebi;
   void* const used = recorded.used(bytes);
-  recorded.capture.aside(recorded.stream, What::ahead);
+  recorded.capture.aside(recorded.stream, {.ahead = true});
   std::vector<void*> blocks;
   for (int i = 0; i < 3; ++i) blocks.push_back(recorded.allocate(bytes));
-  recorded.capture.aside(recorded.stream, What::nothing);
+  recorded.capture.aside(recorded.stream, {});
   CHECK(blocks[0] != used);
   CHECK(blocks[1] != used);
   CHECK(blocks[2] == used);

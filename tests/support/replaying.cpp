@@ -46,7 +46,7 @@ struct Recording {
   std::vector<std::vector<Work>> branches;  // since the last join
   std::vector<Work> aside;                  // what the work awaits next
   std::vector<Work> ahead;                  // before all other work
-  Capture::Aside goes = Capture::Aside::nothing;
+  Capture::Aside goes;
   std::vector<void*> free, free_after_join;
 
   bool holds_back() const { return !branches.empty() || !aside.empty(); }
@@ -77,9 +77,9 @@ void queue(void* stream, Work work) {
   Recording* const recording = recording_of(stream);
   if (recording == nullptr)
     work();
-  else if (recording->goes == Capture::Aside::everything)
+  else if (recording->goes.everything)
     recording->aside.push_back(std::move(work));
-  else if (recording->goes == Capture::Aside::ahead)
+  else if (recording->goes.ahead)
     recording->ahead.push_back(std::move(work));
   else if (recording->branches.empty())
     recording->work.push_back(std::move(work));
@@ -99,7 +99,7 @@ class ReplayingMemory final : public Memory {
                          " bytes would pass the limit of ", limit_);
     Recording* const recording = recording_of(stream);
     void* pointer = nullptr;
-    if (recording != nullptr && recording->goes != Capture::Aside::ahead) {
+    if (recording != nullptr && !recording->goes.ahead) {
       const auto fits = [&](void* free) { return blocks_[free].size == size; };
       const auto found = std::find_if(recording->free.begin(), recording->free.end(), fits);
       if (found != recording->free.end()) {
@@ -376,14 +376,14 @@ void record_table(kernels::Operators<T>& table) {
 template <class InOrder, class Aside>
 void split(Context& context, bool leads_on, const InOrder& in_order, const Aside& aside) {
   Recording* const recording = recording_of(context.stream);
-  if (recording == nullptr || recording->goes != Capture::Aside::parameters || !leads_on) {
+  if (recording == nullptr || !recording->goes.parameters || !leads_on) {
     in_order();
     return aside();
   }
   in_order();
-  recording->goes = Capture::Aside::everything;
+  recording->goes = {.everything = true};
   aside();
-  recording->goes = Capture::Aside::parameters;
+  recording->goes = {.parameters = true};
 }
 
 template <class T>
