@@ -2,66 +2,102 @@
 #include <utility>
 
 #include "cuda/aside.cuh"
+#include "cuda/cuda.hpp"
 #include "cuda/recording.cuh"
 
 namespace tern::cuda {
 namespace {
 
 thread_local Stream* recorded = nullptr;  // of which something goes aside
-thread_local Capture::Aside goes = Capture::Aside::nothing;
+thread_local Capture::Aside goes;
 
-void follow(Stream& stream) {
-  stream.aside_holds = true;
+void follow(Stream& stream, cudaStream_t side) {
   check(cudaEventRecord(stream.forked, stream.handle), "recording an event");
-  check(cudaStreamWaitEvent(stream.aside, stream.forked), "ordering two streams");
+  check(cudaStreamWaitEvent(side, stream.forked), "ordering two streams");
 }
+
+void follow_aside(Stream& stream) {
+  stream.aside_holds = true;
+  follow(stream, stream.aside);
+}
+
+void go_ahead(const Stream& stream) { check(cudaStreamWaitEvent(stream.ahead, stream.opened), "ordering two streams"); }
 
 void keep_failure(const Stream& stream) {
   if (Recording* const recording = stream.recording.load()) recording->failure = std::current_exception();
 }
 
+void await(Stream& stream, cudaStream_t side) {
+  check(cudaEventRecord(stream.awaited, side), "recording an event");
+  check(cudaStreamWaitEvent(stream.handle, stream.awaited), "ordering two streams");
+}
+
 }  // namespace
 
-void set_aside(void* stream, Capture::Aside what) noexcept {
-  recorded = what == Capture::Aside::nothing ? nullptr : &stream_state(stream);
-  goes = what;
-  if (what != Capture::Aside::everything) return;
+void set_aside(void* stream_handle, Capture::Aside what) noexcept {
+  Stream& stream = stream_state(stream_handle);
   try {
-    follow(*recorded);
+    if (goes.ahead) await(stream, stream.ahead);
+    if (what.everything) follow_aside(stream);
+    if (what.ahead) go_ahead(stream);
   } catch (...) {
-    keep_failure(*recorded);
+    keep_failure(stream);
   }
+  recorded = &stream;
+  goes = what;
 }
 
 void await_aside(void* stream_handle) noexcept {
   Stream& stream = stream_state(stream_handle);
   if (!stream.aside_holds) return;
   try {
-    check(cudaEventRecord(stream.awaited, stream.aside), "recording an event");
-    check(cudaStreamWaitEvent(stream.handle, stream.awaited), "ordering two streams");
+    await(stream, stream.aside);
   } catch (...) {
     keep_failure(stream);
   }
-  stream.aside_holds = all_aside(stream_handle) != nullptr;
+  stream.aside_holds = all_aside(stream_handle) == stream.aside;
   reuse_released(stream);
 }
 
 cudaStream_t all_aside(const void* stream) {
-  return goes == Capture::Aside::everything && recorded->handle == stream ? recorded->aside : nullptr;
+  if (!(goes.everything || goes.ahead) || recorded->handle != stream) return nullptr;
+  return goes.ahead ? recorded->ahead : recorded->aside;
 }
 
-bool parameters_aside(const Context& context) {
-  return goes == Capture::Aside::parameters && recorded->handle == context.stream;
+bool goes_ahead(const void* stream) { return goes.ahead && recorded->handle == stream; }
+
+void end_ahead(void* stream_handle) {
+  Stream& stream = stream_state(stream_handle);
+  follow(stream, stream.ahead);
 }
+
+bool parameters_aside(const Context& context) { return goes.parameters && recorded->handle == context.stream; }
 
 cudaStream_t next_aside(const Context& context) {
   Stream& stream = stream_state(context.stream);
-  follow(stream);
+  follow_aside(stream);
   return stream.aside;
 }
 
-ParametersInOrder::ParametersInOrder()
-    : outer_(goes == Capture::Aside::parameters ? std::exchange(goes, Capture::Aside::nothing) : goes) {}
-ParametersInOrder::~ParametersInOrder() { goes = outer_; }
+InOrder::InOrder() : outer_(goes) { goes.parameters = goes.weights = false; }
+InOrder::~InOrder() { goes = outer_; }
+
+void* MadeAhead::make(const Context& context, std::size_t bytes, const Make& work) {
+  if (!goes.weights || recorded->handle != context.stream) return nullptr;
+  made_ = allocate_unused(*recorded, bytes);
+  if (made_ == nullptr) return nullptr;
+  stream_ = recorded;
+  bytes_ = bytes;
+  go_ahead(*stream_);
+  Context where = context;
+  where.stream = stream_->ahead;
+  work(where, made_);
+  await(*stream_, stream_->ahead);
+  return made_;
+}
+
+MadeAhead::~MadeAhead() {
+  if (made_ != nullptr) memory(stream_->device).release(made_, bytes_, stream_->handle);
+}
 
 }  // namespace tern::cuda

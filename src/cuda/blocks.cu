@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::size_t kibi = 1024, mebi = kibi * kibi;
 constexpr std::size_t slab_bytes = 2 * mebi, largest_small = mebi;
-constexpr std::size_t most_growth = 64 * mebi;  // of a recording, instead of waiting for what is aside
+constexpr std::size_t most_growth = 64 * mebi;  // of a recording, so that work beside other work need not wait
 
 // Rounding wastes at most a quarter of a block, and similar sizes share blocks.
 std::size_t round_up(std::size_t bytes) {
@@ -20,6 +20,8 @@ std::size_t round_up(std::size_t bytes) {
   return up(bytes, std::max(2 * mebi, power / 16));
 }
 
+bool fits(std::size_t free, std::size_t size) { return free >= size && free <= size + size / 4; }
+
 std::string in_words(std::size_t bytes) {
   if (bytes >= 10 * mebi) return message(bytes / mebi, " MiB");
   return message(bytes, " bytes");
@@ -27,12 +29,12 @@ std::string in_words(std::size_t bytes) {
 
 }  // namespace
 
-void* Blocks::allocate(std::size_t bytes, Stream& stream, Recording* recording) {
+void* Blocks::allocate(std::size_t bytes, Stream& stream, Recording* recording, bool fresh) {
   const std::size_t size = round_up(bytes);
   std::lock_guard lock(mutex_);
   collect_returned();
   Block* block = nullptr;
-  if (recording != nullptr) block = take(recordings_[recording], size);
+  if (!fresh && recording != nullptr) block = take(recordings_[recording], size);
   if (block == nullptr) block = uncache(stream, size);
   if (block == nullptr) block = make(size);
   if (block == nullptr) {
@@ -118,16 +120,28 @@ void Blocks::set_limit(std::size_t bytes) {
 }
 
 bool Blocks::needs_held_back(std::size_t bytes, const Stream& stream) {
-  Recording* const recording = stream.recording.load();
-  if (recording == nullptr) return false;
   const std::size_t size = round_up(bytes);
   std::lock_guard lock(mutex_);
-  const auto fits = [size](std::size_t free) { return free >= size && free <= size + size / 4; };
-  const auto held = [&](const Block* block) { return block->stream == &stream && fits(block->size); };
-  if (std::ranges::any_of(recordings_[recording], fits, &FreeLists::value_type::first)) return false;
-  if (std::ranges::none_of(released_, held)) return false;
-  if (recording->grown + size > most_growth) return true;
-  recording->grown += size;
+  const auto held = [&](const Block* block) { return block->stream == &stream && fits(block->size, size); };
+  return !has_used(stream, size) && std::ranges::any_of(released_, held) && grows_too_far(stream, size);
+}
+
+bool Blocks::needs_used(std::size_t bytes, const Stream& stream) {
+  const std::size_t size = round_up(bytes);
+  std::lock_guard lock(mutex_);
+  return has_used(stream, size) && grows_too_far(stream, size);
+}
+
+bool Blocks::has_used(const Stream& stream, std::size_t size) {
+  const FreeLists& lists = recordings_[stream.recording.load()];
+  const auto found = lists.lower_bound(size);
+  return found != lists.end() && fits(found->first, size);
+}
+
+bool Blocks::grows_too_far(const Stream& stream, std::size_t size) {
+  Recording& recording = *stream.recording.load();
+  if (recording.grown + size > most_growth) return true;
+  recording.grown += size;
   return false;
 }
 
@@ -152,7 +166,7 @@ void Blocks::disband(Recording* recording) noexcept {
 
 Block* Blocks::take(FreeLists& lists, std::size_t size) {
   const auto found = lists.lower_bound(size);
-  if (found == lists.end() || found->first > size + size / 4) return nullptr;
+  if (found == lists.end() || !fits(found->first, size)) return nullptr;
   Block* block = found->second.back();
   found->second.pop_back();
   if (found->second.empty()) lists.erase(found);

@@ -36,9 +36,12 @@ class Blocks {
  public:
   Blocks(int device, std::string name) : device_(device), name_(std::move(name)) {}
 
-  void* allocate(std::size_t bytes, Stream& stream) { return allocate(bytes, stream, stream.recording.load()); }
+  /// `fresh`: one that the stream's recording has not used.
+  void* allocate(std::size_t bytes, Stream& stream, bool fresh = false) {
+    return allocate(bytes, stream, stream.recording.load(), fresh);
+  }
   /// For memory that the host writes once and replays of the stream's recording only read.
-  void* allocate_unrecorded(std::size_t bytes, Stream& stream) { return allocate(bytes, stream, nullptr); }
+  void* allocate_unrecorded(std::size_t bytes, Stream& stream) { return allocate(bytes, stream, nullptr, true); }
   /// Reused after that stream's queued work.
   void release(void* pointer, void* stream_handle) noexcept;
 
@@ -49,14 +52,16 @@ class Blocks {
 
   /// Makes blocks that were held back reusable.
   void reuse_released(const Stream& stream) noexcept;
-  /// Whether the next allocation of that size should first await what is aside of the stream's recording, because
-  /// recordings that hold back blocks may need only so much more memory.
+  // Work beside other work of a recording does without blocks that fit, and so takes more memory: up to a limit.
+  /// Whether the next allocation of that size must wait for one that is held back.
   bool needs_held_back(std::size_t bytes, const Stream& stream);
+  /// Whether it must take one that the recording has used.
+  bool needs_used(std::size_t bytes, const Stream& stream);
   /// Returns the blocks of a recording to the cache.
   void disband(Recording* recording) noexcept;
 
  private:
-  void* allocate(std::size_t bytes, Stream& stream, Recording* recording);
+  void* allocate(std::size_t bytes, Stream& stream, Recording* recording, bool fresh);
 
   using FreeLists = std::map<std::size_t, std::vector<Block*>>;
   struct Returned {
@@ -64,6 +69,8 @@ class Blocks {
     cudaEvent_t used;
   };
 
+  bool has_used(const Stream& stream, std::size_t size);
+  static bool grows_too_far(const Stream& stream, std::size_t size);
   static Block* take(FreeLists& lists, std::size_t size);
   // Into the cache of its stream, and out of it.
   void cache(Block* block);

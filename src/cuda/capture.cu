@@ -51,6 +51,7 @@ void begin(void* stream_handle) {
   check(cudaEventRecord(stream.begun, stream.handle), "recording an event");
   // Relaxed: the allocator may request card memory while recording, which affects no stream.
   check(cudaStreamBeginCapture(stream.handle, cudaStreamCaptureModeRelaxed), "starting to record");
+  check(cudaEventRecord(stream.opened, stream.handle), "recording an event");
   open_recording(stream, recording.release());
 }
 

@@ -47,7 +47,7 @@ class InFloat {
   Context& context_;
   const Precision precision_;
   const CopiedWeights copied_{};
-  const ParametersInOrder in_order_{};  // round() reads them
+  const InOrder in_order_{};
   std::optional<Scratch> copies_[10];
 };
 

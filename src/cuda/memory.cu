@@ -30,7 +30,9 @@ class CudaMemory final : public Memory {
   void* allocate(std::size_t bytes, void* stream_handle) override {
     Stream& stream = own(stream_handle);
     if (stream.aside_holds && blocks_.needs_held_back(bytes, stream)) await_aside(stream_handle);
-    return blocks_.allocate(bytes, stream);
+    const bool ahead = goes_ahead(stream_handle), used = ahead && blocks_.needs_used(bytes, stream);
+    if (used) end_ahead(stream_handle);
+    return blocks_.allocate(bytes, stream, ahead && !used);
   }
   void release(void* pointer, std::size_t, void* stream_handle) noexcept override {
     blocks_.release(pointer, stream_handle);
@@ -228,6 +230,10 @@ Memory& memory(int device) { return cuda_memory(device); }
 void open_recording(Stream& stream, Recording* recording) noexcept { stream.recording.store(recording); }
 void close_recording(Stream& stream) noexcept { stream.recording.store(nullptr); }
 void reuse_released(Stream& stream) noexcept { cuda_memory(stream.device).blocks().reuse_released(stream); }
+void* allocate_unused(Stream& stream, std::size_t bytes) {
+  Blocks& blocks = cuda_memory(stream.device).blocks();
+  return blocks.needs_used(bytes, stream) ? nullptr : blocks.allocate(bytes, stream, true);
+}
 void* allocate_unrecorded(Stream& stream, std::size_t bytes) {
   return cuda_memory(stream.device).blocks().allocate_unrecorded(bytes, stream);
 }

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "cuda/aside.cuh"
 #include "cuda/streams.cuh"
 #include "tern/modes/mode.hpp"
 
@@ -18,9 +19,6 @@ struct Upload {
   std::vector<std::byte> bytes;
 };
 
-/// What replays read, and what writes it once: queued when a recording ends.
-using Make = std::function<void(const Context& context, void* to)>;
-
 struct Recording {
   int device = 0;
   cudaGraph_t graph = nullptr;
@@ -31,7 +29,7 @@ struct Recording {
   std::vector<Upload> uploads;
   std::vector<std::function<void()>> makes;
   std::exception_ptr failure;  // of delayed launches; thrown when the recording ends
-  std::size_t grown = 0;       // bytes allocated although a block that was held back had that size
+  std::size_t grown = 0;       // bytes allocated although a released block had that size
 };
 
 /// While it lives, the kernel that the calling thread runs has copies for weights, which do not outlast its call.

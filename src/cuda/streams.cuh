@@ -34,8 +34,9 @@ struct Stream {
   std::array<cudaEvent_t, most_sides> joined{};
   std::vector<Branch> branches;  ///< of the recording, until join_branches(); owned by the recording thread
   std::atomic<bool> branching = false;
-  cudaStream_t aside = nullptr;  ///< of recordings (aside.cuh)
+  cudaStream_t aside = nullptr, ahead = nullptr;  ///< of recordings (aside.cuh)
   cudaEvent_t awaited = nullptr;
+  cudaEvent_t opened = nullptr;           ///< where the recording begins
   std::atomic<bool> aside_holds = false;  ///< `handle` does not await all of it yet
   /// Whether other work that it does not await yet may use what it releases.
   bool holds_back() const { return branching || aside_holds; }
@@ -72,6 +73,8 @@ void open_recording(Stream& stream, Recording* recording) noexcept;
 void close_recording(Stream& stream) noexcept;
 /// Makes blocks that were held back reusable.
 void reuse_released(Stream& stream) noexcept;
+/// A block that the stream's recording has not used; null if that would take too much memory.
+void* allocate_unused(Stream& stream, std::size_t bytes);
 /// A block that the host may write before the recording's replays: one that no recorded work has used.
 void* allocate_unrecorded(Stream& stream, std::size_t bytes);
 /// Returns the blocks of a recording on that card to the cache.

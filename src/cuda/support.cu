@@ -113,8 +113,10 @@ Stream* make_stream(int device) {
   check(cudaStreamCreateWithFlags(&stream->handle, cudaStreamNonBlocking), "creating a stream");
   for (cudaStream_t& side : stream->sides)
     check(cudaStreamCreateWithFlags(&side, cudaStreamNonBlocking), "creating a stream");
-  check(cudaStreamCreateWithFlags(&stream->aside, cudaStreamNonBlocking), "creating a stream");
-  std::vector<cudaEvent_t*> events{&stream->ordered, &stream->begun, &stream->forked, &stream->awaited};
+  for (cudaStream_t* const side : {&stream->aside, &stream->ahead})
+    check(cudaStreamCreateWithFlags(side, cudaStreamNonBlocking), "creating a stream");
+  std::vector<cudaEvent_t*> events{&stream->ordered, &stream->begun, &stream->forked, &stream->awaited,
+                                   &stream->opened};
   for (cudaEvent_t& joined : stream->joined) events.push_back(&joined);
   for (cudaEvent_t* event : events) check(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "creating an event");
   check(cudaHostAlloc(reinterpret_cast<void**>(&stream->fault), sizeof(FaultCell), cudaHostAllocPortable),

@@ -188,7 +188,7 @@ void join(void* handle) {
 
 void set_aside(void* handle, Capture::Aside what) {
   const std::lock_guard lock(device_mutex());
-  Card::state(handle).recording->goes_aside = what == Capture::Aside::everything;
+  Card::state(handle).recording->goes_aside = what.everything;
 }
 
 void await(void* handle) {

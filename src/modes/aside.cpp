@@ -10,6 +10,7 @@ namespace tern {
 namespace {
 
 constinit thread_local WorkAside* current = nullptr;
+constinit thread_local bool ahead = false;
 
 // A recording alone watches: other observers look at each operator's work after its call.
 bool alone() {
@@ -18,16 +19,29 @@ bool alone() {
   return observers == 1 && current_scope().observer == nullptr;
 }
 
+/// Whether the thread's work is recorded so that some may leave its order.
+bool may_leave() {
+  const Capture* const capture = capturing();
+  return capture != nullptr && capture->aside != nullptr && capture == current_scope().mode->capture &&
+         !in_branches() && alone();
+}
+
+/// Whether work ahead may use the tensor.
+bool unchanged(const Tensor& tensor) {
+  if (std::getenv("TERN_NO_AHEAD") != nullptr || !may_leave()) return false;
+  bool written = false;
+  tell([&](Observer& observer) { written = written || observer.has_written(tensor.storage()); });
+  return !written;
+}
+
 }  // namespace
 
 WorkAside::WorkAside(bool joined) : outer_(current) {
   if (outer_ != nullptr) outer_->end();
   current = this;
-  const Capture* const capture = capturing();
   if (std::getenv("TERN_NO_ASIDE") != nullptr) return;
-  if (joined || outer_ != nullptr || capture == nullptr || capture->aside == nullptr || in_branches()) return;
-  if (current_scope().mode->capture != capture || !alone()) return;
-  capture_ = capture;
+  if (joined || outer_ != nullptr || !may_leave()) return;
+  capture_ = current_scope().mode->capture;
   stream_ = current_scope().context.stream;
 }
 
@@ -39,7 +53,7 @@ WorkAside::~WorkAside() {
 void WorkAside::end() noexcept {
   if (capture_ == nullptr) return;
   inside_ = false;
-  capture_->aside(stream_, Capture::Aside::nothing);
+  capture_->aside(stream_, {});
   join();
   capture_ = nullptr;
 }
@@ -78,27 +92,50 @@ void WorkAside::add(Storage& storage, bool writes) {
 
 Aside::Aside(bool goes) : work_(goes ? WorkAside::open() : nullptr) {
   if (work_ == nullptr) return;
-  work_->capture_->aside(work_->stream_, Capture::Aside::everything);
+  work_->capture_->aside(work_->stream_, {.everything = true});
   work_->inside_ = true;
 }
 
 Aside::~Aside() {
   if (work_ == nullptr || work_->capture_ == nullptr) return;
   work_->inside_ = false;
-  work_->capture_->aside(work_->stream_, Capture::Aside::nothing);
+  work_->capture_->aside(work_->stream_, {});
 }
 
-ParametersAside::ParametersAside(bool may, const Tensors& tensors) : work_(may ? WorkAside::open() : nullptr) {
-  if (work_ == nullptr) return;
-  for (const Tensor* const tensor : tensors.read)
-    if (tensor->defined()) work_->add(tensor->storage(), false);
-  for (const Tensor* const tensor : tensors.written)
-    if (tensor->defined()) work_->add(tensor->storage(), true);
-  work_->capture_->aside(work_->stream_, Capture::Aside::parameters);
+Ahead::Ahead(const Tensor& input) {
+  if (current != nullptr || !input.is_leaf() || !input.requires_grad() || !unchanged(input)) return;
+  capture_ = current_scope().mode->capture;
+  stream_ = current_scope().context.stream;
+  ahead = true;
+  capture_->aside(stream_, {.ahead = true});
 }
 
-ParametersAside::~ParametersAside() {
-  if (work_ != nullptr && work_->capture_ != nullptr) work_->capture_->aside(work_->stream_, Capture::Aside::nothing);
+Ahead::~Ahead() {
+  if (capture_ == nullptr) return;
+  ahead = false;
+  capture_->aside(stream_, {});
+}
+
+bool Ahead::goes() { return ahead; }
+
+KernelAside::KernelAside(const Tensor& weight, std::size_t element, const Tensors& tensors) {
+  if (!weight.defined() || size_of(weight.dtype()) != element) return;
+  Capture::Aside what{.weights = !WorkAside::inside() && unchanged(weight)};
+  if (WorkAside* const work = WorkAside::open(); work != nullptr && tensors.written.size() > 0) {
+    what.parameters = true;
+    for (const Tensor* const tensor : tensors.read)
+      if (tensor->defined()) work->add(tensor->storage(), false);
+    for (const Tensor* const tensor : tensors.written)
+      if (tensor->defined()) work->add(tensor->storage(), true);
+  }
+  if (!what.any()) return;
+  capture_ = current_scope().mode->capture;
+  stream_ = current_scope().context.stream;
+  capture_->aside(stream_, what);
+}
+
+KernelAside::~KernelAside() {
+  if (capture_ != nullptr) capture_->aside(stream_, {});
 }
 
 }  // namespace tern

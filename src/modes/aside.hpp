@@ -34,7 +34,7 @@ class [[nodiscard]] WorkAside {
 
  private:
   friend class Aside;
-  friend class ParametersAside;
+  friend class KernelAside;
   /// The backward whose work may go aside in the current scope; null: none.
   static WorkAside* open();
   void add(Storage& storage, bool writes);
@@ -60,21 +60,40 @@ class [[nodiscard]] Aside {
   WorkAside* work_ = nullptr;
 };
 
-/// To the end of the block, the kernel of an operator may write the gradients of parameters aside, and read there what
-/// they depend on.
-class [[nodiscard]] ParametersAside {
+/// To the end of the block, all work of the thread goes ahead of a recorded step if `input` is a parameter that it has
+/// not written, and all that the work reads.
+class [[nodiscard]] Ahead {
+ public:
+  explicit Ahead(const Tensor& input);
+  Ahead(const Ahead&) = delete;
+  Ahead& operator=(const Ahead&) = delete;
+  ~Ahead();
+  /// Whether the thread is in such a block.
+  static bool goes();
+
+ private:
+  const Capture* capture_ = nullptr;
+  void* stream_ = nullptr;
+};
+
+/// To the end of the block, what the kernel of an operator does with its weights alone goes ahead of a recorded step,
+/// if they are unchanged in it. A backward pass that needs its weights leads on: it may write the gradients of
+/// parameters aside, and read there what they depend on. Nothing does if tensors are converted to the kernel's
+/// elements.
+class [[nodiscard]] KernelAside {
  public:
   /// Tensors of other gradients are not among them. Undefined ones do not count.
   struct Tensors {
     std::initializer_list<const Tensor*> read, written;
   };
-  ParametersAside(bool may, const Tensors& tensors);
-  ParametersAside(const ParametersAside&) = delete;
-  ParametersAside& operator=(const ParametersAside&) = delete;
-  ~ParametersAside();
+  KernelAside(const Tensor& weight, std::size_t element, const Tensors& tensors = {});
+  KernelAside(const KernelAside&) = delete;
+  KernelAside& operator=(const KernelAside&) = delete;
+  ~KernelAside();
 
  private:
-  WorkAside* work_ = nullptr;
+  const Capture* capture_ = nullptr;
+  void* stream_ = nullptr;
 };
 
 }  // namespace tern

@@ -134,8 +134,8 @@ struct Backward {
       const T *const y = sizes.activation != Activation::none ? call.in(out) : nullptr, *const from = call.in(grad),
                      *const images = call.in(x.get()), *const factors = call.in(weight.get());
       const std::uint8_t* const places = index.defined() ? call.template in_as<std::uint8_t>(index) : nullptr;
-      const ParametersAside aside(x_needs && sizeof(T) == size_of(grad.dtype()),
-                                  {.read = {&grad, &x.get(), &out, &index}, .written = {&grad_weight, &grad_bias}});
+      const KernelAside aside(weight.get(), sizeof(T),
+                              {.read = {&grad, &x.get(), &out, &index}, .written = {&grad_weight, &grad_bias}});
       if (index.defined())
         table.conv2d_max_pool2d_backward(call.context(), to_x, to_weight, to_bias, from, places, images, factors, y,
                                          sizes);
@@ -152,6 +152,7 @@ void run(const Prepared& prepared, Tensor out) {
     call.flops(multiply_adds(prepared.sizes) * 2);
     const T* const weight = call.in(prepared.weight);
     const KeepsWeights keeps(prepared.keeps, prepared.weight, weight, sizeof(T), *call.context().memory);
+    const KernelAside aside(prepared.weight, sizeof(T));
     call.table().conv.conv2d(call.context(), call.out(out), call.in(prepared.x), weight, call.in(prepared.bias),
                              prepared.sizes);
   });

@@ -149,8 +149,8 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activat
                         *const to_bias = call.out(grad_bias);
                const T *const from = call.in(whole_grad), *const rows = call.in(x.get()),
                               *const factors = call.in(weight.get()), *const y = call.in(out.get());
-               const ParametersAside aside(
-                   x_needs && sizeof(T) == size_of(grad.dtype()),
+               const KernelAside aside(
+                   weight.get(), sizeof(T),
                    {.read = {&whole_grad, &x.get(), &out.get()}, .written = {&grad_weight, &grad_bias}});
                call.table().dot.linear_backward(call.context(), to_x, to_weight, to_bias, from, rows, factors, y,
                                                 sizes);

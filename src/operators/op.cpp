@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "core/built.hpp"
+#include "modes/aside.hpp"
 #include "operators/attribute_text.hpp"
 #include "operators/inside_call.hpp"
 #include "operators/op_list.hpp"
@@ -61,7 +62,10 @@ void narrow_inputs(const Op& op, std::vector<Tensor>& inputs, DType narrow) {
   const bool widens = op.mixed() == Mixed::widens;
   if (op.mixed() == Mixed::keeps || (op.mixed() == Mixed::joins && std::ranges::none_of(inputs, narrows))) return;
   for (Tensor& input : inputs)
-    if (is(input, widens ? narrow : DType::float32)) input = cast(input, widens ? DType::float32 : narrow);
+    if (is(input, widens ? narrow : DType::float32)) {
+      const Ahead ahead(input);
+      input = cast(input, widens ? DType::float32 : narrow);
+    }
 }
 
 /// Inside an operator, and in its backward, tensors keep their dtypes.

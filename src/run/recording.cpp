@@ -68,8 +68,14 @@ void Recording::uses(Storage& storage, Memory& memory, bool reads, bool writes) 
           "Step: the function overwrites a tensor of ", storage.bytes(),
           " bytes that it did not use in the run before");
   found.written |= writes;
+  found.changed |= writes && !Ahead::goes();
   order.push_back(found.name);
   order.push_back(static_cast<std::uint64_t>(!writes ? Word::read : reads ? Word::update : Word::write));
+}
+
+bool Recording::has_written(const Storage& storage) const noexcept {
+  const auto found = used.find(&storage);
+  return found != used.end() && found->second.changed;
 }
 
 void Recording::gradient(const Tensor& tensor, bool replaced) {

@@ -27,6 +27,7 @@ class Recording final : public Observer {
     Part part = Part::outside;
     std::uint64_t name = 0;  // the same in all runs that do the same
     bool written = false;
+    bool changed = false;  // written, but not by work ahead
   };
   struct Gradient {
     Tensor leaf;
@@ -69,6 +70,7 @@ class Recording final : public Observer {
   /// Relative to the counter if there is one.
   bool draw(Generator& generator, random::Key& key) override;
   const Capture* captures() const noexcept override { return captures_ ? capture_ : nullptr; }
+  bool has_written(const Storage& storage) const noexcept override;
 
   /// Names the role of a storage before the run uses it.
   void name(const Tensor& tensor, Part part, std::uint64_t number);

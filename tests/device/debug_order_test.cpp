@@ -200,6 +200,30 @@ TEST_CASE("debug: a branch that reads what another one writes", "[device][debug]
   CHECK(lacks(fault, {"in one branch of a step", "copy"}) == "");
 }
 
+TEST_CASE("debug: work that uses what is aside before it is awaited", "[device][debug]") {
+  const auto fault = [](bool awaits, bool reads) {
+    Bare bare;
+    return fault_of([&] {
+      void* const recording = record(bare, [&] {
+        const Capture& capture = *bare.mode.capture;
+        capture.aside(bare.own, {.everything = true});
+        bare.neg(bare.y, bare.x, bare.own);
+        capture.aside(bare.own, {});
+        if (awaits) capture.await(bare.own);
+        bare.memory.copy(reads ? bare.x : bare.y, reads ? bare.y : bare.x, 32, bare.own);
+        if (!awaits) capture.await(bare.own);
+      });
+      bare.mode.capture->launch(recording, bare.own);
+      bare.memory.synchronize(bare.own);
+      bare.mode.capture->destroy(recording);
+    });
+  };
+  CHECK(fault(true, true) == "no fault");
+  CHECK(fault(true, false) == "no fault");
+  CHECK(lacks(fault(false, true), {"in a step", "copy", "neg", "aside"}) == "");
+  CHECK(lacks(fault(false, false), {"in a step", "copy", "neg", "aside"}) == "");
+}
+
 TEST_CASE("debug: a replay that reads what only an earlier replay wrote", "[device][debug]") {
   Bare bare;
   float* inside = nullptr;

@@ -45,7 +45,8 @@ struct Recording {
   std::vector<Work> work;
   std::vector<std::vector<Work>> branches;  // since the last join
   std::vector<Work> aside;                  // what the work awaits next
-  Capture::Aside goes = Capture::Aside::nothing;
+  std::vector<Work> ahead;                  // before all other work
+  Capture::Aside goes;
   std::vector<void*> free, free_after_join;
 
   bool holds_back() const { return !branches.empty() || !aside.empty(); }
@@ -76,8 +77,10 @@ void queue(void* stream, Work work) {
   Recording* const recording = recording_of(stream);
   if (recording == nullptr)
     work();
-  else if (recording->goes == Capture::Aside::everything)
+  else if (recording->goes.everything)
     recording->aside.push_back(std::move(work));
+  else if (recording->goes.ahead)
+    recording->ahead.push_back(std::move(work));
   else if (recording->branches.empty())
     recording->work.push_back(std::move(work));
   else
@@ -96,7 +99,7 @@ class ReplayingMemory final : public Memory {
                          " bytes would pass the limit of ", limit_);
     Recording* const recording = recording_of(stream);
     void* pointer = nullptr;
-    if (recording != nullptr) {
+    if (recording != nullptr && !recording->goes.ahead) {
       const auto fits = [&](void* free) { return blocks_[free].size == size; };
       const auto found = std::find_if(recording->free.begin(), recording->free.end(), fits);
       if (found != recording->free.end()) {
@@ -220,7 +223,8 @@ void* end(void* stream) {
 
 void launch(void* handle, void* stream) {
   expects(recording_of(stream) == nullptr, "replaying: a launch while a step is recorded");
-  for (const Work& work : static_cast<Recording*>(handle)->work) work();
+  for (const auto* const all : {&static_cast<Recording*>(handle)->ahead, &static_cast<Recording*>(handle)->work})
+    for (const Work& work : *all) work();
 }
 
 void loop(void* handle, const Capture::Loop& loop, void* stream) {
@@ -372,14 +376,14 @@ void record_table(kernels::Operators<T>& table) {
 template <class InOrder, class Aside>
 void split(Context& context, bool leads_on, const InOrder& in_order, const Aside& aside) {
   Recording* const recording = recording_of(context.stream);
-  if (recording == nullptr || recording->goes != Capture::Aside::parameters || !leads_on) {
+  if (recording == nullptr || !recording->goes.parameters || !leads_on) {
     in_order();
     return aside();
   }
   in_order();
-  recording->goes = Capture::Aside::everything;
+  recording->goes = {.everything = true};
   aside();
-  recording->goes = Capture::Aside::parameters;
+  recording->goes = {.parameters = true};
 }
 
 template <class T>

@@ -117,6 +117,23 @@ Program partial() {
   return maker.made;
 }
 
+/// Two updates in one step: the second reads weights that the step has written.
+Program twice() {
+  Maker maker;
+  const Tensor one = maker.kernel(), matrix = maker.leaf({4, channels * 36});
+  maker.made.step = [=, leaves = maker.made.leaves](const Tensor& x) {
+    Tensor loss;
+    for (int i = 0; i < 2; ++i) {
+      forget(leaves);
+      loss = loss_of(op::linear(convolved(x, one).reshape({x.size(0), channels * 36}), matrix));
+      loss.backward();
+      descend(leaves);
+    }
+    return loss;
+  };
+  return maker.made;
+}
+
 /// x as it is. Its backward, in the middle of the others, reads the gradient of a later weight and changes what a later
 /// convolution has read.
 Tensor meddled(const Tensor& x, const Tensor& later) {
@@ -183,9 +200,9 @@ Values trained(const std::function<Program()>& make, Precision precision, bool s
 
 void check_bits(const Mode& mode) {
   const Device device(mode);
-  const std::pair<const char*, Program (*)()> programs[]{{"network", network},   {"shared", shared},
-                                                         {"adding", adding},     {"partial", partial},
-                                                         {"meddling", meddling}, {"watched", watched}};
+  const std::pair<const char*, Program (*)()> programs[]{
+      {"network", network}, {"shared", shared},     {"adding", adding},  {"partial", partial},
+      {"twice", twice},     {"meddling", meddling}, {"watched", watched}};
   for (const auto& [name, make] : programs)
     for (const Precision precision : {Precision::strict, Precision::bf16, Precision::f16}) {
       INFO(mode.name << ": " << name << " with precision " << static_cast<int>(precision));

@@ -59,16 +59,23 @@ struct Capture {
   void (*branch)(void* stream) = nullptr;
   /// Work queued from here on comes after all branches. Never throws.
   void (*join)(void* stream) = nullptr;
-  /// What goes aside of a recording.
-  enum class Aside : std::uint8_t {
-    nothing,
-    parameters,  ///< what kernels of a backward pass do for gradients of parameters alone
-    everything
+  /// What leaves the order of a recording. Work aside comes after all earlier work, and may run beside what follows.
+  /// Work ahead may run from the recording's beginning, and comes before what follows; it uses nothing that the
+  /// recording has written so far, except by work ahead. Both keep an order of their own.
+  struct Aside {
+    bool parameters = false;  ///< what kernels of a backward pass do for gradients of parameters alone goes aside
+    bool weights = false;     ///< what kernels do with their weights alone goes ahead
+    bool everything = false;  ///< goes aside
+    bool ahead = false;       ///< everything goes ahead
+
+    bool any() const { return parameters || weights || everything || ahead; }
+
+    using Members = MemberList<&Aside::parameters, &Aside::weights, &Aside::everything, &Aside::ahead>;
   };
   /// Launches a recording many times as one launch. Null in a mode that cannot: then each repetition is a launch.
   void (*loop)(void* recording, const Loop& loop, void* stream) = nullptr;
-  /// While recording, outside of branches: chooses what goes aside of the work that is queued on `stream` from here on.
-  /// It comes after all earlier work, and may run beside what follows. Never throws. Null in a mode that cannot.
+  /// While recording, outside of branches: chooses what leaves the order of the work that is queued on `stream` from
+  /// here on. Never throws. Null in a mode that cannot.
   void (*aside)(void* stream, Aside what) = nullptr;
   /// Work queued from here on comes after what is aside. Never throws.
   void (*await)(void* stream) = nullptr;

@@ -161,6 +161,8 @@ class Observer {
   virtual bool draw(Generator& /*generator*/, random::Key& /*key*/) { return false; }
   /// How this observer records the thread's work instead of running it; null: it does not record.
   virtual const Capture* captures() const noexcept { return nullptr; }
+  /// Whether the work that it records has written a storage, and not by work ahead (Capture::Aside).
+  virtual bool has_written(const Storage& /*storage*/) const noexcept { return false; }
 
  protected:
   void begin() noexcept;

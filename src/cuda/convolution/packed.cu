@@ -406,13 +406,11 @@ void Packed::before(const Context& context) {
                    : pack_weight(where, weight, from, requested, task.packed);
     });
   };
-  if (requested_.pass == Pass::forward)
-    if (void* const made =
-            made_once(context, static_cast<std::size_t>(packed.weights() * bytes_of(packed.element)), pack)) {
-      engine_.weight = made;
-      return;
-    }
-  pack(context, weight_);
+  const auto bytes = static_cast<std::size_t>(packed.weights() * bytes_of(packed.element));
+  void* made = requested_.pass == Pass::forward ? made_once(context, bytes, pack) : nullptr;
+  if (made == nullptr) made = ahead_.make(context, bytes, pack);
+  if (made == nullptr) return pack(context, weight_);
+  engine_.weight = made;
 }
 
 void Packed::after(const Context& context) const {

@@ -2,6 +2,7 @@
 // The work around a channels-last engine: weights and images are converted to its order and element type, and bias and
 // activation are applied if it has none.
 
+#include "cuda/aside.cuh"
 #include "cuda/convolution/problem.cuh"
 
 namespace tern::cuda::convolution {
@@ -80,6 +81,7 @@ class Packed {
   Arrays own_, engine_;
   Parts parts_;
   void *image_, *weight_, *y_, *workspace_;
+  MadeAhead ahead_;
 };
 
 /// The functions of an algorithm that delegates a task to an engine; each engine function gets the request and the
