@@ -2,6 +2,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "vectorized/sums.cpp"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -18,11 +19,11 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <class T>
 using Vector = hn::Vec<hn::ScalableTag<T>>;
 
-// 32 vector registers hold 4 x 6 sums, six vectors of b and one of a; 16 hold 3 x 3.
+// 32 vector registers hold 4 x 6 sums, six vectors of b and one of a; 16 hold 4 x 3.
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
 inline constexpr int most_sums = 24, most_columns = 6;
 #else
-inline constexpr int most_sums = 9, most_columns = 3;
+inline constexpr int most_sums = 12, most_columns = 3;
 #endif
 inline constexpr int most_rows = 8;
 
@@ -114,6 +115,15 @@ HWY_INLINE void load_rows(Vector<T> (&b)[N], const T* from, std::int64_t b_row, 
   }
 }
 
+/// Rows J to 2 N of b: those that the next tile reads.
+template <int J, int N, class T>
+HWY_INLINE void prefetch_rows(const T* from, std::int64_t b_row) {
+  if constexpr (J < 2 * N) {
+    hwy::Prefetch(from + J * b_row);
+    prefetch_rows<J + 1, N, T>(from, b_row);
+  }
+}
+
 template <int I, bool Some, int M, int N, class T>
 HWY_INLINE void dot_rows_step(Vector<T> (&sum)[M * N], const T* a, std::int64_t a_row, const Vector<T> (&b)[N],
                               std::int64_t count) {
@@ -136,11 +146,13 @@ HWY_INLINE void sum_all(const Vector<T> (&sum)[Count], T* out) {
 
 template <int M, int N, class T>
 void dot_tile(const Dots<T>& block) {
+  constexpr std::int64_t line = 64 / sizeof(T), begun = 4 * line;  // the processor itself goes on with a row
   Vector<T> sum[M * N];
   clear<0, M, N, T>(sum);
   for (const Run *run = block.runs, *end = run + block.run_count; run != end; ++run) {
     const T *a = block.a + run->a, *b = block.b + run->b;
     std::int64_t p = run->k;
+    for (std::int64_t i = 0; i < begun; i += line) prefetch_rows<N, N, T>(b + i, block.b_row);
     for (; p >= lanes<T>(); p -= lanes<T>()) {
       Vector<T> row[N];
       load_rows<0, false, N, T>(row, b, block.b_row, 0);
