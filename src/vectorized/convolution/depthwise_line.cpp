@@ -26,7 +26,7 @@ void line(const DepthwiseLine<T>& run, std::int64_t first, std::int64_t last) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(hn::ScalableTag<T>()));
   for (std::int64_t c = first; c < last; c += lanes) {
     LineVector<T> sum[R], weights[Taps];
-    if (run.ahead != 0) {
+    if (run.ahead != 0 && run.row_count > 0) {
       const T* next = run.in + c + run.rows[run.row_count - 1].in + run.ahead;
       for (int i = 0; i < (R - 1) * Stride + Taps; ++i, next += run.in_step) hwy::Prefetch(next);
     }
