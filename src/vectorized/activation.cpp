@@ -213,22 +213,14 @@ HWY_NOINLINE void gradient_columns(T* grad_in, const T* grad_out, const T* out, 
 template <class T>
 HWY_NOINLINE void log_softmax_row(T* out, const T* in, std::int64_t n) {
   const hn::ScalableTag<T> d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const T maximum = array_max(in, n);
   const auto shift = hn::Set(d, maximum);
-  auto sum0 = hn::Zero(d), sum1 = sum0;
-  std::int64_t i = 0;
-  for (; i + 2 * lanes <= n; i += 2 * lanes) {
-    sum0 = hn::Add(sum0, HWY_NAMESPACE::exp(d, hn::Sub(hn::LoadU(d, in + i), shift)));
-    sum1 = hn::Add(sum1, HWY_NAMESPACE::exp(d, hn::Sub(hn::LoadU(d, in + i + lanes), shift)));
+  auto sums = exp_vectors<false>(out, in, n, shift);
+  if (const std::int64_t left = n % static_cast<std::int64_t>(hn::Lanes(d)); left > 0) {
+    const auto value = HWY_NAMESPACE::exp(d, hn::Sub(load_first(d, in + n - left, left), shift));
+    sums = hn::Add(sums, hn::IfThenElseZero(hn::FirstN(d, static_cast<std::size_t>(left)), value));
   }
-  for (; i < n; i += lanes) {
-    const std::int64_t left = n - i;
-    auto value = HWY_NAMESPACE::exp(d, hn::Sub(load_columns(d, in + i, left), shift));
-    if (left < lanes) value = hn::IfThenElseZero(hn::FirstN(d, static_cast<std::size_t>(left)), value);
-    sum0 = hn::Add(sum0, value);
-  }
-  const T sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(sum0, sum1)));
+  const T sum = hn::GetLane(hn::SumOfLanes(d, sums));
   map(Lower<T>{maximum, std::log(sum)}, out, n, in);
 }
 
@@ -266,8 +258,8 @@ void softmax(Context& context, T* out, const T* in, const Axis& axis) {
   if (axis.inner == 1)
     return parallel_for(context, axis.outer, exponential * static_cast<double>(axis.length),
                         [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
-                          for (std::int64_t at = begin * axis.length; at < end * axis.length; at += axis.length)
-                            softmax_row(out + at, in + at, axis.length);
+                          const std::int64_t at = begin * axis.length;
+                          softmax_rows(out + at, in + at, end - begin, axis.length);
                         });
   for_columns<T>(context, axis, exponential, [&](std::int64_t at, std::int64_t columns) HWY_ATTR {
     softmax_columns<false>(out + at, in + at, axis.length, axis.inner, columns);

@@ -107,8 +107,10 @@ struct Tiles {
                    .c_row = c.pitch,
                    .accumulate = accumulate});
   }
-  /// scores [m, n] of rows of k elements with the keys (values) from `first` on of those in panels of columns.
-  void score(T* scores, Pitched<const T> a, const T* panels_of_keys, std::int64_t first, const Product& product) const {
+  /// scores [m, n] of rows of k elements with the keys (values) from `first` on of those in panels of columns. Whole
+  /// vectors: a part of one is slow to store, and the panels have zeros there.
+  void score(T* scores, Pitched<const T> a, const T* panels_of_keys, std::int64_t first, Product product) const {
+    product.n = round_up(product.n, gemm.lanes);
     multiply({scores, block}, a, {panels_of_keys + first * product.k, product.k * gemm.panel_width}, product, false);
   }
 };

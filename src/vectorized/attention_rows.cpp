@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "vectorized/attention_rows.hpp"
+#include "vectorized/cache.hpp"
 #include "vectorized/dispatched.hpp"
 #include "vectorized/softmax.hpp"
 
@@ -40,30 +41,21 @@ std::int64_t seen_by(const ScoredRows& of, std::int64_t row) {
   return std::clamp<std::int64_t>(of.causal ? of.seen + row : of.seen, 0, of.count);
 }
 
-/// row[i] = exp(row[i] - shift) for n elements, and their sum.
+/// row[i] = exp(row[i] - shift) for n elements, and their sum; zeros behind them in the last vector.
 template <class T>
 HWY_INLINE T exp_below(T* row, std::int64_t n, T shift) {
   const hn::ScalableTag<T> d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const auto below = hn::Set(d, shift);
-  auto sum0 = hn::Zero(d), sum1 = sum0;
-  std::int64_t i = 0;
-  for (; i + 2 * lanes <= n; i += 2 * lanes) {
-    const auto value0 = HWY_NAMESPACE::exp(d, hn::Sub(hn::LoadU(d, row + i), below));
-    const auto value1 = HWY_NAMESPACE::exp(d, hn::Sub(hn::LoadU(d, row + i + lanes), below));
-    hn::StoreU(value0, d, row + i);
-    hn::StoreU(value1, d, row + i + lanes);
-    sum0 = hn::Add(sum0, value0);
-    sum1 = hn::Add(sum1, value1);
+  auto sum = exp_vectors<true>(row, row, n, below);
+  if (const std::int64_t left = n % static_cast<std::int64_t>(hn::Lanes(d)); left > 0) {
+    T* const at = row + n - left;
+    const auto mask = hn::FirstN(d, static_cast<std::size_t>(left));
+    const auto lowered = hn::IfThenElseZero(mask, hn::Sub(hn::LoadU(d, at), below));
+    const auto value = hn::IfThenElseZero(mask, HWY_NAMESPACE::exp(d, lowered));
+    hn::StoreU(value, d, at);
+    sum = hn::Add(sum, value);
   }
-  for (; i < n; i += lanes) {
-    const std::int64_t left = n - i;
-    auto value = HWY_NAMESPACE::exp(d, hn::Sub(load_columns(d, row + i, left), below));
-    store_columns(value, d, row + i, left);
-    if (left < lanes) value = hn::IfThenElseZero(hn::FirstN(d, static_cast<std::size_t>(left)), value);
-    sum1 = hn::Add(sum1, value);
-  }
-  return hn::GetLane(hn::SumOfLanes(d, hn::Add(sum0, sum1)));
+  return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
 template <class T>
@@ -76,22 +68,38 @@ HWY_INLINE void multiply_row(T* row, std::int64_t n, T factor) {
   if (i < n) store_first(hn::Mul(load_first(d, row + i, n - i), by), d, row + i, n - i);
 }
 
+/// Several rows at a time, because each step of one waits for the one before.
 template <class T>
 void weigh(T* scores, const ScoredRows& of, RunningSoftmax<T>* running, Pitched<T> result, std::int64_t values) {
   constexpr T lowest = -std::numeric_limits<T>::infinity();
-  for (std::int64_t i = 0; i < of.rows; ++i) {
-    T* const row = scores + i * of.pitch;
-    const std::int64_t n = seen_by(of, i);
-    std::fill(row + n, row + of.count, T(0));
-    if (n == 0) continue;
-    RunningSoftmax<T>& own = running[i];
-    const T largest = std::max(own.largest, array_max(row, n)), shift = largest == lowest ? T(0) : largest;
-    const T added = exp_below(row, n, shift);
-    const T before = own.largest == lowest ? T(0) : own.sum * exp_of(own.largest - shift), sum = before + added;
-    own = {.largest = largest, .sum = sum};
-    if (sum == 0) continue;  // every score was -infinity so far
-    multiply_row(row, n, 1 / sum);
-    if (result.at != nullptr && before != sum) multiply_row(result.row(i), values, before / sum);
+  constexpr std::int64_t together = 4;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(hn::ScalableTag<T>()));
+  for (std::int64_t first = 0; first < of.rows; first += together) {
+    const std::int64_t last = std::min(first + together, of.rows);
+    T largest[together], added[together];
+    for (std::int64_t i = first; i < last; ++i) {
+      const std::int64_t n = seen_by(of, i);
+      largest[i - first] =
+          n == 0 ? running[i].largest : std::max(running[i].largest, array_max(scores + i * of.pitch, n));
+    }
+    for (std::int64_t i = first; i < last; ++i) {
+      const T most = largest[i - first];
+      added[i - first] = exp_below(scores + i * of.pitch, seen_by(of, i), most == lowest ? T(0) : most);
+    }
+    for (std::int64_t i = first; i < last; ++i) {
+      T* const row = scores + i * of.pitch;
+      const std::int64_t n = seen_by(of, i);
+      std::fill(row + n, row + of.count, T(0));
+      if (n == 0) continue;
+      RunningSoftmax<T>& own = running[i];
+      const T most = largest[i - first], shift = most == lowest ? T(0) : most;
+      const T before = own.largest == lowest ? T(0) : own.sum * exp_of(own.largest - shift),
+              sum = before + added[i - first];
+      own = {.largest = most, .sum = sum};
+      if (sum == 0) continue;  // every score was -infinity so far
+      multiply_row(row, round_up(n, lanes), 1 / sum);
+      if (result.at != nullptr && before != sum) multiply_row(result.row(i), values, before / sum);
+    }
   }
 }
 

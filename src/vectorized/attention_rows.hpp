@@ -27,7 +27,8 @@ struct RunningSoftmax {
 };
 
 /// Which of `count` keys each of `rows` queries sees: the first `seen`, and with `causal` one more from row to row.
-/// The keys of a row lie `pitch` apart from those of the row before it.
+/// The keys of a row lie `pitch` apart from those of the row before it, a multiple of a vector's elements, all of which
+/// may be written.
 struct ScoredRows {
   std::int64_t rows, pitch, count, seen;
   bool causal;

@@ -54,35 +54,56 @@ struct ExpNumbers<double> {
 };
 
 /// exp(x) = 2^n e^r with n the integer nearest to x / log 2, and e^r = 1 + r + r^2 q(r), q interpolated at Chebyshev
-/// nodes of |r| <= log(2) / 2 (1e-8 and 2e-17 relative). 2^n is applied by adding n to the exponent.
+/// nodes of |r| <= log(2) / 2 (1e-8 and 2e-17 relative): r, and in `shifted` n, added to the number that rounds it.
+template <class D, class V>
+HWY_INLINE V exp_remainder(D d, V x, V& shifted) {
+  using T = hn::TFromD<D>;
+  using Numbers = ExpNumbers<T>;
+  const V magic = hn::Set(d, Numbers::magic);
+  shifted = hn::MulAdd(x, hn::Set(d, T(1.442695040888963407359924681)), magic);
+  const V n = hn::Sub(shifted, magic);
+  const V r = hn::NegMulAdd(n, hn::Set(d, Numbers::ln2_high), x);
+  return hn::NegMulAdd(n, hn::Set(d, Numbers::ln2_low), r);
+}
+/// e^r.
+template <class D, class V>
+HWY_INLINE V exp_of_remainder(D d, V r) {
+  using T = hn::TFromD<D>;
+  const V higher = hn::MulAdd(hn::Mul(r, r), polynomial(d, r, ExpNumbers<T>::coefficients), r);
+  return hn::Add(higher, hn::Set(d, T(1)));
+}
+/// 2^n e^r, if it is an ordinary number: n is added to the exponent.
+template <class D, class V>
+HWY_INLINE V exp_of_parts(D d, V r, V shifted) {
+  constexpr int bits = ExpNumbers<hn::TFromD<D>>::mantissa_bits;
+  const hn::RebindToSigned<D> integers;
+  return hn::BitCast(
+      d, hn::Add(hn::BitCast(integers, exp_of_remainder(d, r)), hn::ShiftLeft<bits>(hn::BitCast(integers, shifted))));
+}
+
 template <class D, class V>
 HWY_INLINE V exp(D d, V x) {
   using T = hn::TFromD<D>;
   using Numbers = ExpNumbers<T>;
-  constexpr int bits = Numbers::mantissa_bits;
-  const hn::RebindToSigned<D> integers;
-  const V magic = hn::Set(d, Numbers::magic), one = hn::Set(d, T(1));
-  const bool ordinary = hn::AllTrue(d, hn::Le(hn::Abs(x), hn::Set(d, Numbers::ordinary)));
-  V bounded = x;
-  if (!ordinary) bounded = hn::Min(hn::Max(x, hn::Set(d, Numbers::lowest)), hn::Set(d, Numbers::highest));
-  const V shifted = hn::MulAdd(bounded, hn::Set(d, T(1.442695040888963407359924681)), magic);
-  const V n = hn::Sub(shifted, magic);
-  V r = hn::NegMulAdd(n, hn::Set(d, Numbers::ln2_high), bounded);
-  r = hn::NegMulAdd(n, hn::Set(d, Numbers::ln2_low), r);
-  const V power = hn::Add(hn::MulAdd(hn::Mul(r, r), polynomial(d, r, Numbers::coefficients), r), one);
-  if (ordinary)
-    return hn::BitCast(d, hn::Add(hn::BitCast(integers, power), hn::ShiftLeft<bits>(hn::BitCast(integers, shifted))));
+  V shifted;
+  if (hn::AllTrue(d, hn::Le(hn::Abs(x), hn::Set(d, Numbers::ordinary)))) {
+    const V r = exp_remainder(d, x, shifted);
+    return exp_of_parts(d, r, shifted);
+  }
 
   // Results beyond the normal range round once, in the second of two multiplications.
+  const hn::RebindToSigned<D> integers;
+  const V magic = hn::Set(d, Numbers::magic), one = hn::Set(d, T(1));
+  const V bounded = hn::Min(hn::Max(x, hn::Set(d, Numbers::lowest)), hn::Set(d, Numbers::highest));
+  const V power = exp_of_remainder(d, exp_remainder(d, bounded, shifted)), n = hn::Sub(shifted, magic);
   const auto power_of_two = [&](V integer) HWY_ATTR {
-    return hn::BitCast(
-        d, hn::Add(hn::ShiftLeft<bits>(hn::BitCast(integers, hn::Add(integer, magic))), hn::BitCast(integers, one)));
+    return hn::BitCast(d, hn::Add(hn::ShiftLeft<Numbers::mantissa_bits>(hn::BitCast(integers, hn::Add(integer, magic))),
+                                  hn::BitCast(integers, one)));
   };
   const V half = hn::Sub(hn::MulAdd(n, hn::Set(d, T(0.5)), magic), magic);
   const V result = hn::Mul(hn::Mul(power, power_of_two(half)), power_of_two(hn::Sub(n, half)));
   return hn::IfThenElse(hn::IsNaN(x), x, result);
 }
-
 /// Highway's Log is for positive finite arguments.
 template <class D, class V>
 HWY_INLINE V log(D d, V x) {

@@ -48,9 +48,11 @@ template <class T>
 double transposed_cycles(const Problem& problem) {
   const auto& shape = problem.shape;
   const auto [rows, columns, k] = sizes(shape);
-  // Columns of b that are not contiguous are slow to fetch.
-  return 0.5 * k * vectors<T>(shape.m) * (columns + 1) + k * rows * (shape.transpose_a ? 0.1 : 0.3) +
-         0.5 * rows * columns + (shape.transpose_b ? 0 : 0.5 * k * columns);
+  // Rows of c^T that fill no vector are slow to transpose, columns of b that are not contiguous to fetch.
+  const std::int64_t lanes = gemm_kernels<T>().lanes;
+  const double moved = shape.m % lanes == 0 ? 0.5 * rows : 1.5 * static_cast<double>(round_up(shape.m, lanes));
+  return 0.5 * k * vectors<T>(shape.m) * (columns + 1) + k * rows * (shape.transpose_a ? 0.1 : 0.3) + moved * columns +
+         (shape.transpose_b ? 0 : 0.5 * k * columns);
 }
 
 template <class T>
@@ -341,7 +343,7 @@ void Plan<T>::run_transposed(const Part<T>& part, T* packed) const {
     const std::int64_t columns = std::min(block_columns_, part.m - column);
     Block<T> whole;
     whole.m = part.n;
-    whole.n = columns;
+    whole.n = round_up(columns, kernels.lanes);  // a part of a vector is slow to store; the panels have zeros there
     whole.a_row = shape.transpose_b ? shape.k : 1;
     whole.a_column = shape.transpose_b ? 1 : shape.n;
     whole.b = packed;

@@ -2,6 +2,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "vectorized/sums.cpp"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -18,11 +19,12 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <class T>
 using Vector = hn::Vec<hn::ScalableTag<T>>;
 
-// 32 vector registers hold 4 x 6 sums, six vectors of b and one of a; 16 hold 3 x 3.
+// 32 vector registers hold 4 x 6 sums, six vectors of b and one of a; 16 hold 3 x 3, and 4 x 3 rather than a second
+// tile for one more row.
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
-inline constexpr int most_sums = 24, most_columns = 6;
+inline constexpr int most_sums = 24, last_sums = 24, most_columns = 6;
 #else
-inline constexpr int most_sums = 9, most_columns = 3;
+inline constexpr int most_sums = 9, last_sums = 12, most_columns = 3;
 #endif
 inline constexpr int most_rows = 8;
 
@@ -114,6 +116,15 @@ HWY_INLINE void load_rows(Vector<T> (&b)[N], const T* from, std::int64_t b_row, 
   }
 }
 
+/// Rows J to 2 N of b: those that the next tile reads.
+template <int J, int N, class T>
+HWY_INLINE void prefetch_rows(const T* from, std::int64_t b_row) {
+  if constexpr (J < 2 * N) {
+    hwy::Prefetch(from + J * b_row);
+    prefetch_rows<J + 1, N, T>(from, b_row);
+  }
+}
+
 template <int I, bool Some, int M, int N, class T>
 HWY_INLINE void dot_rows_step(Vector<T> (&sum)[M * N], const T* a, std::int64_t a_row, const Vector<T> (&b)[N],
                               std::int64_t count) {
@@ -136,11 +147,14 @@ HWY_INLINE void sum_all(const Vector<T> (&sum)[Count], T* out) {
 
 template <int M, int N, class T>
 void dot_tile(const Dots<T>& block) {
+  constexpr std::int64_t line = 64 / sizeof(T), begun = 4 * line;  // the processor itself goes on with a row
   Vector<T> sum[M * N];
   clear<0, M, N, T>(sum);
   for (const Run *run = block.runs, *end = run + block.run_count; run != end; ++run) {
     const T *a = block.a + run->a, *b = block.b + run->b;
     std::int64_t p = run->k;
+    if (N == most_columns && block.run_count == 1)
+      for (std::int64_t i = 0; i < begun; i += line) prefetch_rows<N, N, T>(b + i, block.b_row);
     for (; p >= lanes<T>(); p -= lanes<T>()) {
       Vector<T> row[N];
       load_rows<0, false, N, T>(row, b, block.b_row, 0);
@@ -187,10 +201,10 @@ template <int N, class T>
 void some_columns(Dots<T> block) {
   if constexpr (N > 0) {
     if (block.n != N) return some_columns<N - 1>(block);
-    constexpr int rows = rows_for(N);
-    for (; block.m >= rows; block.m -= rows, block.a += rows * block.a_row, block.c += rows * block.c_row)
+    constexpr int rows = rows_for(N), all = std::min(most_rows, last_sums / N), last = all == rows ? rows - 1 : all;
+    for (; block.m > last; block.m -= rows, block.a += rows * block.a_row, block.c += rows * block.c_row)
       dot_tile<rows, N>(block);
-    last_rows<rows - 1, N>(block);
+    last_rows<last, N>(block);
   }
 }
 

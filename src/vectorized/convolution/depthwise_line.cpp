@@ -2,6 +2,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "vectorized/convolution/depthwise_line.cpp"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -25,6 +26,10 @@ void line(const DepthwiseLine<T>& run, std::int64_t first, std::int64_t last) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(hn::ScalableTag<T>()));
   for (std::int64_t c = first; c < last; c += lanes) {
     LineVector<T> sum[R], weights[Taps];
+    if (run.ahead != 0 && run.row_count > 0) {
+      const T* next = run.in + c + run.rows[run.row_count - 1].in + run.ahead;
+      for (int i = 0; i < (R - 1) * Stride + Taps; ++i, next += run.in_step) hwy::Prefetch(next);
+    }
     start_line<R, T>(sum, run.bias == nullptr ? nullptr : run.bias + c, IsWhole, last - c);
     for (const DepthwiseTap *row = run.rows, *end = row + run.row_count; row != end; ++row) {
       load_taps<0, Taps, T>(weights, run.weights + c + row->weight, run.weight_step);

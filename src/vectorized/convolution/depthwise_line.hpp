@@ -20,7 +20,8 @@ struct DepthwiseLine {
   std::int64_t row_count = 0, taps = 0, stride = 1;  ///< 1 or 2
   std::int64_t outputs = 0, channels = 0;
   std::int64_t out_step = 0, in_step = 0, weight_step = 0;  ///< elements from one output, input or tap to the next
-  std::uint64_t inside = 0;                                 ///< bit j: input j lies in the image
+  std::int64_t ahead = 0;    ///< elements from the last row of inputs to one that will be read next, or 0
+  std::uint64_t inside = 0;  ///< bit j: input j lies in the image
   kernels::Activation activation = kernels::Activation::none;
 };
 

@@ -111,6 +111,7 @@ DepthwiseRows<T>::DepthwiseRows(const Problem& problem, std::int64_t in_pitch, s
   const bool often = stride == 1 || columns_.taps >= 7 || near || bytes <= cache_share(0.75);
   lines_ = fold == 1 && depthwise_line_fits(columns_.taps, stride) &&
            (columns_.forward ? often : columns_.stride == 1 && !problem.mask);
+  far_ = columns_.forward && columns_.taps == 3 && !near && problem.N * bytes > cache_share(12);
   if (!lines_) segments_ = segments_of(columns_);
   const std::int64_t live = (rows_.taps - 1) * rows_.dilation + 1 + rows_.step();  // rows of inputs
   const std::int64_t tile =
@@ -214,6 +215,7 @@ void DepthwiseRows<T>::run_lines(const DepthwiseRun<T>& channels) const {
   line.weight_step = weight_row_;
   line.stride = columns_.line_stride();
   line.activation = activation_;
+  if (far_) line.ahead = rows_.step() * columns_.inputs * in_pitch_;
   for (std::int64_t phase = 0; phase < std::min(columns_.line_phases(), columns_.outputs); ++phase)
     run_tiles(line, phase);
 }

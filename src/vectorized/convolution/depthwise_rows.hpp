@@ -133,6 +133,7 @@ class DepthwiseRows {
   kernels::Activation activation_;
   std::int64_t in_pitch_, out_pitch_, weight_row_, together_, block_, fold_;
   bool lines_;  ///< a stride of 1: by the kernels of depthwise_line.hpp
+  bool far_;    ///< inputs come from far beyond the second-level cache
   Range placed_{0, 0};
   Pooled<TapAt> found_;
   Pooled<Run> runs_;

@@ -45,12 +45,7 @@ class Fused : public Plan<T> {
     const kernels::Conv2d& own = shape.depthwise;
     by_channels_ = expands_ && shares_channels();
     const std::int64_t line = own.W * pitch_, out_line = own.OW * pitch_;
-    const std::int64_t fixed = expands_ ? own.KH * line : 0;
-    const std::int64_t each = (expands_ ? own.stride_h * line : 0) + out_line;
-    const std::int64_t fitting =
-        (cache_share(0.6) / static_cast<std::int64_t>(sizeof(T)) - fixed) / std::max<std::int64_t>(each, 1);
-    together_ = std::clamp<std::int64_t>(fitting, 1, own.OH);
-    together_ = divide_up(own.OH, divide_up(own.OH, together_));
+    together_ = rows_together(expands_ ? line : 0, out_line);
     ring_ = (together_ - 1) * own.stride_h + own.KH;
     ring_size_ = expands_ ? round_up(ring_ * line, 16) : 0;
     sums_size_ = round_up(together_ * out_line, 16);
@@ -73,6 +68,24 @@ class Fused : public Plan<T> {
   void set_between(T* elements) { between_ = elements; }
 
  private:
+  /// Output rows of a step: as many as stay in the second-level cache, or more where that moves fewer bytes, because
+  /// each step reads all weights once more.
+  std::int64_t rows_together(std::int64_t line, std::int64_t out_line) const {
+    const kernels::Conv2d& own = shape_.depthwise;
+    constexpr auto element = static_cast<std::int64_t>(sizeof(T));
+    const std::int64_t fixed = own.KH * line, each = own.stride_h * line + out_line;
+    const std::int64_t fitting = (cache_share(0.6) / element - fixed) / std::max<std::int64_t>(each, 1);
+    const std::int64_t weights = shared() * element, wide = (own.H * line + own.OH * out_line) * element;
+    const auto moved = [&](std::int64_t rows) {
+      const std::int64_t between = (fixed + rows * each) * element, steps = divide_up(own.OH, rows);
+      return (weights + between > cache_share(2) ? weights * steps : weights) +
+             (between > cache_share(1.2) ? 2 * wide : 0);
+    };
+    std::int64_t best = std::clamp<std::int64_t>(fitting, 1, own.OH);
+    for (std::int64_t rows = best + 1; rows <= own.OH; ++rows)
+      if (moved(rows) < moved(best)) best = rows;
+    return divide_up(own.OH, divide_up(own.OH, best));
+  }
   /// Elements from one position to the next: an odd number of cache lines, so that positions use all of the cache.
   static std::int64_t spread(std::int64_t channels) {
     constexpr std::int64_t line = 64 / static_cast<std::int64_t>(sizeof(T));
