@@ -1,6 +1,7 @@
 #pragma once
 // Batch normalisation of [rows, channels]: channels last, or without positions. Threads own packs of adjacent channels.
 
+#include <cstdlib>
 #include <cstring>
 
 #include "cuda/batch_norm.cuh"
@@ -76,10 +77,9 @@ __device__ void reduce_rows_of_block(State (&state)[V], const Combine& combine) 
   }
 }
 
-template <class T, int V, class Pass>
+template <class T, int R, int V, class Pass>
 __device__ void apply_rows(const Columns& columns, const Pass& pass, const ColumnTile<V>& tile,
                            const typename Pass::Channel (&channel)[V]) {
-  constexpr int R = Pass::rows_at_once / 2;
   const std::int64_t step = blockDim.y;
   for (std::int64_t row = tile.first; row < tile.end; row += R * step) {
     typename Pass::template All<V> in[R];
@@ -118,7 +118,72 @@ __global__ void __launch_bounds__(tile_threads) whole_columns_kernel(Columns col
   if (pass.output() == nullptr) return;
 #pragma unroll
   for (int lane = 0; lane < V; ++lane) channel[lane] = shared[threadIdx.x * V + lane];
-  apply_rows<std::remove_pointer_t<decltype(pass.output())>>(columns, pass, tile, channel);
+  apply_rows<std::remove_pointer_t<decltype(pass.output())>, Pass::rows_at_once / 2>(columns, pass, tile, channel);
+}
+
+inline constexpr unsigned narrow_threads = 512;  ///< of a block of narrow_columns_kernel, at most
+inline constexpr unsigned narrow_packs = 4;      ///< of channels per block: of 16 bits, a sector of a line
+
+/// The rows of a thread, R and then fewer at a time.
+template <int R, int V, class Pass>
+__device__ void gather_rounds(const Columns& columns, const Pass& pass, const ColumnTile<V>& tile, std::int64_t& row,
+                              const typename Pass::Channel (&channel)[V], typename Pass::State (&state)[V]) {
+  const std::int64_t step = blockDim.y;
+  for (; row + (R - 1) * step < tile.end; row += R * step) {
+    typename Pass::template Inputs<V> inputs[R];
+#pragma unroll
+    for (int i = 0; i < R; ++i) inputs[i] = pass.template read<V>((row + i * step) * columns.channels + tile.channel);
+#pragma unroll
+    for (int lane = 0; lane < V; ++lane) pass.add(state[lane], channel[lane], pass.of_lane(inputs, lane));
+  }
+  if constexpr (R > 1) gather_rounds<R / 2>(columns, pass, tile, row, channel, state);
+}
+
+/// The same with narrow tiles, so that there are more blocks and more threads for each row.
+template <int V, class Pass>
+__global__ void __launch_bounds__(narrow_threads) narrow_columns_kernel(Columns columns, Pass pass) {
+  begin_kernel();
+  using State = typename Pass::State;
+  using Channel = typename Pass::Channel;
+  constexpr unsigned numbers = narrow_packs * V, most_warps = narrow_threads / 32;
+  __shared__ alignas(16) unsigned char states[most_warps * numbers * sizeof(State)];
+  __shared__ alignas(16) unsigned char channels[numbers * sizeof(Channel)];
+  auto* const of_warps = reinterpret_cast<State*>(states);
+  auto* const shared = reinterpret_cast<Channel*>(channels);
+  const ColumnTile<V> tile(columns);
+  Channel channel[V];
+  State state[V];
+#pragma unroll
+  for (int lane = 0; lane < V; ++lane) {
+    state[lane] = pass.init();
+    if (tile.channel < columns.channels) channel[lane] = pass.channel(tile.channel + lane);
+  }
+  std::int64_t row = tile.first;
+  gather_rounds<Pass::rows_at_once>(columns, pass, tile, row, channel, state);
+  const unsigned thread = threadIdx.y * narrow_packs + threadIdx.x, warp = thread / 32, lane_of_warp = thread % 32;
+  const unsigned warps = blockDim.y * narrow_packs / 32;
+  const auto combine = [&](State& own, unsigned distance) {
+    own = pass(own, shuffled(own, [&](unsigned word) { return __shfl_down_sync(0xffffffffu, word, distance); }));
+  };
+#pragma unroll
+  for (int lane = 0; lane < V; ++lane) {
+#pragma unroll
+    for (unsigned distance = 16; distance >= narrow_packs; distance /= 2) combine(state[lane], distance);
+    if (lane_of_warp < narrow_packs) of_warps[warp * numbers + threadIdx.x * V + lane] = state[lane];
+  }
+  __syncthreads();
+  const std::int64_t first = tile.channel - threadIdx.x * V;
+  for (unsigned number = warp; number < numbers; number += warps) {
+    State own = lane_of_warp < warps ? of_warps[lane_of_warp * numbers + number] : pass.init();
+#pragma unroll
+    for (unsigned distance = 16; distance > 0; distance /= 2) combine(own, distance);
+    if (lane_of_warp == 0 && first + number < columns.channels) shared[number] = pass.finish(first + number, own, true);
+  }
+  __syncthreads();
+  if (pass.output() == nullptr) return;
+#pragma unroll
+  for (int lane = 0; lane < V; ++lane) channel[lane] = shared[threadIdx.x * V + lane];
+  apply_rows<std::remove_pointer_t<decltype(pass.output())>, Pass::rows_at_once>(columns, pass, tile, channel);
 }
 
 /// partial: [slices, channels].
@@ -195,7 +260,7 @@ __global__ void __launch_bounds__(tile_threads, sizeof(T) == 4 ? 4 : 1)
   } else {
     finished.load(tile.channel, channel);
   }
-  apply_rows<std::remove_pointer_t<decltype(pass.output())>>(columns, pass, tile, channel);
+  apply_rows<std::remove_pointer_t<decltype(pass.output())>, Pass::rows_at_once / 2>(columns, pass, tile, channel);
 }
 
 // ---- launches ----
@@ -246,8 +311,24 @@ void apply_columns(Context& context, std::int64_t rows, std::int64_t channels, b
     apply_columns_of<1>(context, rows, channels, pass, Finished<Scalar<T>, typename Pass::Channel>{});
 }
 
+/// Threads of a narrow tile of so many rows; 0: too many for one, since two more kernels cost less than its rounds.
+inline unsigned narrow_tile_threads(std::int64_t rows, int rows_at_once) {
+  constexpr std::int64_t most_rounds = 4, rows_per_thread = 4;
+  if (std::getenv("TERN_NO_NARROW") != nullptr) return 0;
+  if (rows > narrow_threads / narrow_packs * most_rounds * rows_at_once) return 0;
+  unsigned threads = 128;
+  while (threads < narrow_threads && threads / narrow_packs * rows_per_thread < rows) threads *= 2;
+  return threads;
+}
+
 template <class T, int V, class Pass>
 void over_columns_of(Context& context, std::int64_t rows, std::int64_t channels, const Pass& pass) {
+  if constexpr (V > 1)
+    if (const unsigned threads = narrow_tile_threads(rows, Pass::rows_at_once); threads > 0) {
+      const Grid grid(static_cast<unsigned>(ceil_div(channels, narrow_packs * V)),
+                      dim3(narrow_packs, threads / narrow_packs));
+      return launch(context, grid, narrow_columns_kernel<V, Pass>, Columns{rows, channels, {1, rows}}, pass);
+    }
   const unsigned x = tile_packs(ceil_div(channels, V)), y = tile_rows(x);
   const std::int64_t tiles = ceil_div(ceil_div(channels, V), x);
   // A second and a third kernel cost about as much as 64 iterations of a block.

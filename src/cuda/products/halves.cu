@@ -7,6 +7,7 @@
 #include "cuda/cuda.hpp"
 #include "cuda/fused_rows.cuh"
 #include "cuda/halves.cuh"
+#include "cuda/products/gemv.cuh"
 #include "cuda/products/library.cuh"
 #include "cuda/products/slots.cuh"
 #include "cuda/streams.cuh"
@@ -92,6 +93,60 @@ const Algorithm library{
     .next_plan = [](const Problem& p, int plan) { return next_algorithm(part(p), plan); }};
 constexpr std::array by_library{&library};
 
+// ---- the gradient of a weight from few rows: writing it takes the time ----
+
+constexpr int outer_lanes = 8, outer_threads = 256, outer_rows = 32;  // of out: adjacent columns of a thread; rows of
+                                                                      // a block
+
+/// out [m, n] = a^T b, for a [k, m] and b [k, n].
+template <class T>
+__global__ void __launch_bounds__(outer_threads)
+    outer_kernel(T* out, const T* a, const T* b, std::int64_t m, std::int64_t n, int k) {
+  begin_kernel();
+  const std::int64_t column = (blockIdx.x * std::int64_t{outer_threads} + threadIdx.x) * outer_lanes;
+  if (column >= n) return;
+  Pack<float, outer_lanes> factors[most_gemv];
+#pragma unroll
+  for (int i = 0; i < most_gemv; ++i)
+    if (i < k) factors[i] = load<outer_lanes>(b + i * n + column);
+  const std::int64_t first = blockIdx.y * std::int64_t{outer_rows}, end = min(first + outer_rows, m);
+#pragma unroll 4
+  for (std::int64_t row = first; row < end; ++row) {
+    Pack<float, outer_lanes> sum{};
+#pragma unroll
+    for (int i = 0; i < most_gemv; ++i) {
+      if (i >= k) continue;
+      const float factor = widened(a[i * m + row]);
+#pragma unroll
+      for (int lane = 0; lane < outer_lanes; ++lane)
+        sum.value[lane] = ::fmaf(factor, factors[i].value[lane], sum.value[lane]);
+    }
+    store<outer_lanes>(out + row * n + column, sum);
+  }
+}
+
+void run_outer(Context& context, const Problem& p, const Arrays& arrays, int, void*) {
+  with_elements(p.out, arrays.out, [&]<class T>(T* out) {
+    if constexpr (is_half<T>)
+      launch(context,
+             Grid(dim3(static_cast<unsigned>(ceil_div(p.n, outer_lanes * outer_threads)),
+                       static_cast<unsigned>(ceil_div(p.m, outer_rows))),
+                  outer_threads),
+             outer_kernel<T>, out, static_cast<const T*>(arrays.a), static_cast<const T*>(arrays.b), p.m, p.n,
+             static_cast<int>(p.k));
+  });
+}
+
+const Algorithm gemv_gradient{.name = "gemv",
+                              .fits =
+                                  [](const Problem& p) {
+                                    return p.transpose_a && !p.transpose_b && p.batch == 1 && p.k <= most_gemv &&
+                                           p.n % outer_lanes == 0 && p.m <= std::int64_t{65535} * outer_rows &&
+                                           p.inputs.out % 16 == 0 && p.inputs.b % 16 == 0;
+                                  },
+                              .run = run_outer};
+constexpr std::array to_weights{&gemv_gradient, &library};
+
 void set_inputs(Problem& problem, const Arrays& arrays) {
   problem.inputs = {alignment_of(arrays.out), alignment_of(arrays.a), alignment_of(arrays.b),
                     alignment_of(arrays.bias)};
@@ -170,7 +225,7 @@ void linear_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
   if (((masked || bias) && !by_rows) || (grad_weight != nullptr && !runs(to_weight)) ||
       (grad_x != nullptr && !runs(to_x)))
     return backward_in_float(context, grad_x, grad_weight, grad_bias, grad_y, x, weight, y, shape);
-  took_algorithm(context, "linear_backward", "library");
+  if (grad_weight == nullptr) took_algorithm(context, "linear_backward", "library");
   const std::int64_t slices = bias ? row_slices(rows) : 0;
   const Scratch partials(context, static_cast<std::size_t>(slices * shape.out) * sizeof(float));
   if (masked || bias)
@@ -178,7 +233,7 @@ void linear_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
   using Half = Prepared<Problem, Arrays>;
   std::optional<Half> data, weights;
   if (grad_x != nullptr) data.emplace(context, nullptr, by_library, to_x, for_x);
-  if (grad_weight != nullptr) weights.emplace(context, nullptr, by_library, to_weight, for_weight);
+  if (grad_weight != nullptr) weights.emplace(context, "linear_backward", to_weights, to_weight, for_weight);
   run_side_by_side(context, data, weights, [&](const Context& where) {
     if (bias) sum_slices<T>(where, nullptr, grad_bias, partials.as<float>(), slices, 0, shape.out);
   });
