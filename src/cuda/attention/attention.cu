@@ -108,25 +108,22 @@ bool streams(const Problem& sizes) {
 
 bool groups(const Problem& sizes) { return sizes.halves() && has_groups() && counts(sizes); }
 
-/// Backward of narrow heads takes as long as by half tiles, of short ones longer
-/// (benchmarks/results/fused-h200.md).
-bool groups_faster(const Problem& sizes) {
-  return groups(sizes) && (!sizes.records || sizes.widest() > 64 || std::min(sizes.queries, sizes.keys) >= 512);
-}
-
-/// Sizes for which products and a softmax were measured to be faster (benchmarks/results/fused-h200.md).
+/// Sizes for which products and a softmax were measured to be faster (benchmarks/results/fused-h200.md): in TF32 while
+/// the scores stay in the card's cache.
 bool composes_faster(const Problem& sizes) {
-  return !sizes.halves() && !on_tensor_cores(sizes.context()) && sizes.widest() > 64 && !sizes.causal &&
-         std::min(sizes.queries, sizes.keys) >= 256;
+  if (sizes.halves() || sizes.causal || std::min(sizes.queries, sizes.keys) < 256) return false;
+  return on_tensor_cores(sizes.context())
+             ? sizes.widest() > 96 && sizes.heads * sizes.queries * sizes.keys <= std::int64_t{8} << 20
+             : sizes.widest() > 64;
 }
 
 using Algorithm = cuda::Algorithm<Problem, kernels::NoArrays>;
 const Algorithm streamed{.name = "streamed", .fits = streams};
-const Algorithm warpgroups{.name = "warpgroups", .fits = groups_faster};
+const Algorithm warpgroups{.name = "warpgroups", .fits = groups};
 const Algorithm fused_first{.name = "fused", .fits = [](const Problem& p) { return fits(p) && !composes_faster(p); }};
 const Algorithm composed{.name = "composed"};
-const Algorithm fused_last{.name = "fused", .fits = fits}, warpgroups_last{.name = "warpgroups", .fits = groups};
-constexpr std::array algorithms{&streamed, &warpgroups, &fused_first, &composed, &fused_last, &warpgroups_last};
+const Algorithm fused_last{.name = "fused", .fits = fits};
+constexpr std::array algorithms{&streamed, &warpgroups, &fused_first, &composed, &fused_last};
 constexpr std::array without_kernels{&composed};
 
 template <class T>

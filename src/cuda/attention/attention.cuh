@@ -10,9 +10,6 @@
 
 namespace tern::cuda::scaled_dot_product {
 
-/// The widest rows that the kernels support.
-inline constexpr std::int64_t most_width = 128;
-
 /// Whether factors of products may and can be read as TF32.
 inline bool on_tensor_cores(const Context& context) {
   return context.precision != Precision::strict && card().code >= 80;
@@ -63,10 +60,11 @@ template <class T>
 void run_forward_groups(Context& context, const Forward<T>& pass, const Sizes& sizes);
 template <class T>
 void run_backward_groups(Context& context, const Backward<T>& pass, const Sizes& sizes);
-/// Few keys, whose weights the backward pass by warpgroups computes once.
-template <class T>
-bool runs_single(const Backward<T>& pass, const Sizes& sizes);
+/// The same from one computation of the weights, where a block holds all keys of a head.
 template <class T>
 void run_backward_single(Context& context, const Backward<T>& pass, const Sizes& sizes);
+/// Whether that is possible and takes fewer products on the busiest multiprocessor.
+template <class T>
+bool single_faster(const Backward<T>& pass, const Sizes& sizes);
 
 }  // namespace tern::cuda::scaled_dot_product

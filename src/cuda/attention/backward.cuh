@@ -257,23 +257,39 @@ __global__ void __launch_bounds__(32 * Warps, Resident)
     differentiate<false, Tile, Width, Step, Warps, Stages>(pass, sizes, block - key_blocks, shared);
 }
 
-/// The sums of the parts of gradients, in their order.
+/// Elements of a row that a thread joins.
+__host__ __device__ constexpr int joined_at_once(int width) { return width % 4 == 0 ? 4 : 1; }
+
+/// The sums of the parts of a gradient in their order, `Count` elements of each thread.
+template <int Count, class T>
+__device__ __forceinline__ void join_gradient(const Gradient<T>& gradient, const Sizes& sizes, int parts, int rows,
+                                              int width, std::int64_t at) {
+  const std::int64_t all = std::int64_t{sizes.heads} * rows * width, row = at * Count / width;
+  Pack<float, Count> sum{};
+#pragma unroll 8
+  for (int part = 0; part < parts; ++part) {
+    const Pack<float, Count> more = load<Count>(gradient.parts + part * all + at * Count);
+#pragma unroll
+    for (int i = 0; i < Count; ++i) sum.value[i] += more.value[i];
+  }
+  T* const to = sizes.of_head(gradient.to, gradient.strides, static_cast<int>(row / rows)) +
+                row % rows * gradient.strides.row + at * Count % width;
+#pragma unroll
+  for (int i = 0; i < Count; ++i) put(to[i], sum.value[i]);
+}
+
 template <class T>
 __global__ void __launch_bounds__(256) join_gradients(Backward<T> pass, Sizes sizes) {
   begin_kernel();
   std::int64_t at = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  const auto join = [&](const Gradient<T>& gradient, int count, int rows, int width) {
-    if (gradient.to == nullptr || count == 1) return;
-    const std::int64_t all = std::int64_t{sizes.heads} * rows * width;
-    if (at >= 0 && at < all) {
-      float sum = 0;
-#pragma unroll 8
-      for (int part = 0; part < count; ++part) sum += gradient.parts[part * all + at];
-      const std::int64_t row = at / width;
-      T* const to = sizes.of_head(gradient.to, gradient.strides, static_cast<int>(row / rows));
-      put(to[row % rows * gradient.strides.row + at % width], sum);
-    }
-    at -= all;
+  const auto join = [&](const Gradient<T>& gradient, int parts, int rows, int width) {
+    if (gradient.to == nullptr || parts == 1) return;
+    const int count = joined_at_once(width);
+    const std::int64_t threads = std::int64_t{sizes.heads} * rows * width / count;
+    if (at >= 0 && at < threads)
+      count == 4 ? join_gradient<4>(gradient, sizes, parts, rows, width, at)
+                 : join_gradient<1>(gradient, sizes, parts, rows, width, at);
+    at -= threads;
   };
   join(of_query(pass, sizes), sizes.query_parts, sizes.queries, sizes.width);
   join(of_key(pass, sizes), sizes.key_parts, sizes.keys, sizes.width);
@@ -285,21 +301,22 @@ template <class T>
 void launch_with_parts(Context& context, Backward<T> pass, const Sizes& sizes, std::int64_t key_blocks,
                        std::int64_t query_blocks, unsigned threads, std::size_t bytes,
                        void (*kernel)(Backward<T>, Sizes, int)) {
-  std::int64_t joined = 0, elements = 0;
-  const auto count = [&](const T* gradient, int parts, std::int64_t of_head) {
-    const std::int64_t from = elements;
-    if (gradient != nullptr && parts > 1) joined += sizes.heads * of_head, elements += sizes.heads * of_head * parts;
+  std::int64_t joins = 0, elements = 0;
+  const auto count = [&](const T* gradient, int parts, std::int64_t rows, int width) {
+    const std::int64_t of_part = sizes.heads * rows * width, from = ceil_div(elements, 4) * 4;
+    if (gradient == nullptr || parts == 1) return from;
+    joins += of_part / joined_at_once(width), elements = from + of_part * parts;
     return from;
   };
-  const std::int64_t of_queries = count(pass.grad_query, sizes.query_parts, std::int64_t{sizes.queries} * sizes.width);
-  const std::int64_t of_keys = count(pass.grad_key, sizes.key_parts, std::int64_t{sizes.keys} * sizes.width);
-  const std::int64_t of_values = count(pass.grad_value, sizes.key_parts, std::int64_t{sizes.keys} * sizes.values);
+  const std::int64_t of_queries = count(pass.grad_query, sizes.query_parts, sizes.queries, sizes.width);
+  const std::int64_t of_keys = count(pass.grad_key, sizes.key_parts, sizes.keys, sizes.width);
+  const std::int64_t of_values = count(pass.grad_value, sizes.key_parts, sizes.keys, sizes.values);
   const Scratch parts(context, static_cast<std::size_t>(elements) * sizeof(float));
   auto* const first = parts.as<float>();
   pass.query_parts = first + of_queries, pass.key_parts = first + of_keys, pass.value_parts = first + of_values;
   launch(context, Grid(static_cast<unsigned>(key_blocks + query_blocks), threads, bytes), kernel, pass, sizes,
          static_cast<int>(key_blocks));
-  launch(context, Grid(static_cast<unsigned>(ceil_div(joined, 256)), 256), join_gradients<T>, pass, sizes);
+  launch(context, Grid(static_cast<unsigned>(ceil_div(joins, 256)), 256), join_gradients<T>, pass, sizes);
 }
 
 /// Runs `kernel` with blocks of `rows` rows, of which a multiprocessor runs `resident` at once.
@@ -309,11 +326,11 @@ void launch_backward(Context& context, const Backward<T>& pass, Sizes sizes, int
   const bool keys = pass.grad_key != nullptr || pass.grad_value != nullptr, queries = pass.grad_query != nullptr;
   const std::int64_t key_blocks = keys ? sizes.heads * ceil_div(sizes.keys, rows) : 0;
   const std::int64_t query_blocks = queries ? sizes.heads * ceil_div(sizes.queries, rows) : 0;
-  // By the products of a step.
-  const std::int64_t key_work = std::int64_t{sizes.queries} * 4, query_work = std::int64_t{sizes.keys} * 3;
-  const std::int64_t share = share_of(sizes, key_blocks * key_work + query_blocks * query_work, resident);
-  sizes.key_parts = parts_for(sizes.queries, key_work, share);
-  sizes.query_parts = parts_for(sizes.keys, query_work, share);
+  constexpr int of_key = 4, of_query = 3;  // products
+  const std::int64_t all = key_blocks * sizes.queries * of_key + query_blocks * sizes.keys * of_query;
+  const std::int64_t share = share_of(sizes, all, resident);
+  sizes.key_parts = parts_for<T>(sizes.queries, of_key, share);
+  sizes.query_parts = parts_for<T>(sizes.keys, of_query, share);
   launch_with_parts(context, pass, sizes, key_blocks * sizes.key_parts, query_blocks * sizes.query_parts, threads,
                     bytes, kernel);
 }

@@ -6,7 +6,7 @@ namespace tern::cuda::scaled_dot_product {
 #ifdef TERN_CUDA_WARPGROUPS
 template <class T>
 void run_backward_groups(Context& context, const Backward<T>& pass, const Sizes& sizes) {
-  if (runs_single(pass, sizes)) return run_backward_single(context, pass, sizes);
+  if (single_faster(pass, sizes)) return run_backward_single(context, pass, sizes);
   with_width(std::max(sizes.width, sizes.values),
              [&](auto width) { GroupBackward<T, width, 64, 2, 1>::run(context, pass, sizes); });
 }

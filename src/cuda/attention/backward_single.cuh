@@ -1,7 +1,7 @@
 #pragma once
-// The gradients of attention with few keys by warpgroups, from one computation of the weights: a block owns keys of a
-// head, all if they fit, and loops over the queries. Their gradients of scores pass through shared memory, so that one
-// warpgroup multiplies those of all keys. Blocks that share a head's keys have parts of the queries' gradients.
+// The gradients of attention with few keys by warpgroups, from one computation of the weights: a block owns the keys of
+// a head and loops over the queries. Gradients of scores pass through shared memory, so that one warpgroup multiplies
+// those of all keys while the others begin the next step.
 
 #include "cuda/attention/backward_groups.cuh"
 
@@ -10,6 +10,7 @@ namespace tern::cuda::scaled_dot_product {
 /// Each of `Groups` warpgroups owns 64 * Tiles keys.
 template <class T, int Width, int Tiles, int Groups>
 struct SingleShape {
+  static constexpr int width = Width, tiles = Tiles, groups = Groups;
   static constexpr int step = 64, rows = 64 * Tiles * Groups, threads = 128 * Groups, own = rows * Width;
   static constexpr int other = step * Width, resident = Groups == 1 ? 2 : 1;
   static constexpr std::size_t bytes =
@@ -89,13 +90,6 @@ struct SingleTile {
   }
 };
 
-/// With causality the queries before a block's first key have no gradient there.
-template <class T, int Step>
-__device__ __forceinline__ void clear_queries(float* to, const Sizes& sizes, int first) {
-  const std::int64_t count = std::int64_t{min(first / Step * Step, sizes.queries)} * sizes.width;
-  for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x) to[i] = 0;
-}
-
 template <class T, int Width, int Tiles, int Groups>
 __global__ void __launch_bounds__(128 * Groups, SingleShape<T, Width, Tiles, Groups>::resident)
     backward_single(Backward<T> pass, Sizes sizes, int) {
@@ -121,9 +115,6 @@ __global__ void __launch_bounds__(128 * Groups, SingleShape<T, Width, Tiles, Gro
   await_copies<0>();
   publish_to_groups();
   __syncthreads();
-  float* const parts =
-      pass.query_parts + (std::int64_t{walk.first / rows} * sizes.heads + walk.head) * sizes.queries * sizes.width;
-  if (sizes.causal && sizes.query_parts > 1 && walk.part == 0) clear_queries<T, step_rows>(parts, sizes, walk.first);
 
   SingleTile<T, Width, rows> tiles[Tiles];
 #pragma unroll
@@ -137,11 +128,11 @@ __global__ void __launch_bounds__(128 * Groups, SingleShape<T, Width, Tiles, Gro
 #pragma unroll
     for (int t = 0; t < Tiles; ++t) {
       const int first = (group * Tiles + t) * 64, row = first + warp % 4 * 16;
-      if (sizes.causal && walk.first + first >= walk.row(step) + step_rows) {  // no query sees any key
+      if (sizes.causal && first >= walk.row(step) + step_rows) {  // no query sees any key
         store_factors<rows>(scores, typename Tile::template Factors<64>{}, row);
         continue;
       }
-      const Window<true, Tile, step_rows> window{walk.first + row, walk.row(step), sizes.queries, sizes.causal};
+      const Window<true, Tile, step_rows> window{row, walk.row(step), sizes.queries, sizes.causal};
       tiles[t].add(own + first * panel, own_value + first * panel, other, other + Shape::other, sizes, window,
                    of_columns + step % 2 * 2 * step_rows, scores, row);
     }
@@ -152,15 +143,12 @@ __global__ void __launch_bounds__(128 * Groups, SingleShape<T, Width, Tiles, Gro
     typename Tile::template Sums<Width> sums;
     add_queries<rows, Width>(sums, scores, own);
     const int mine = walk.row(step) + warp % 4 * 16;
-    if (sizes.query_parts > 1)
-      write_part<Tile, Width>(parts, sums, mine, sizes.queries, sizes.width, sizes.width, sizes.scale);
-    else
-      write_rows<Tile, Width>(sizes.of_head(pass.grad_query, sizes.grad_query, walk.head), sums, mine, sizes.queries,
-                              sizes.width, sizes.grad_query.row, sizes.packs, [&](int) { return sizes.scale; });
+    write_rows<Tile, Width>(sizes.of_head(pass.grad_query, sizes.grad_query, walk.head), sums, mine, sizes.queries,
+                            sizes.width, sizes.grad_query.row, sizes.packs, [&](int) { return sizes.scale; });
   }
 #pragma unroll
   for (int t = 0; t < Tiles; ++t) {
-    const int mine = walk.first + (group * Tiles + t) * 64 + warp % 4 * 16;
+    const int mine = (group * Tiles + t) * 64 + warp % 4 * 16;
     walk.template write<Tile, Width>(of_key(pass, sizes), sizes.width, mine, sizes.scale, tiles[t].sums);
     walk.template write<Tile, Width>(of_value(pass, sizes), sizes.values, mine, 1.0f, tiles[t].value_sums);
   }

@@ -1,5 +1,3 @@
-#include <cstdlib>
-
 #include "cuda/attention/attention.cuh"
 #include "cuda/attention/backward_single.cuh"
 
@@ -8,61 +6,62 @@ namespace tern::cuda::scaled_dot_product {
 #ifdef TERN_CUDA_WARPGROUPS
 namespace {
 
-/// The keys of the largest block.
-int most_rows(const Sizes& sizes) { return std::max(sizes.width, sizes.values) <= 64 ? 256 : 128; }
-
-/// Calls body with the shape for these sizes.
+/// Calls body with the shape for these sizes: 64 keys of a warpgroup fill the card sooner, 128 load less.
 template <class T, class Body>
 void with_single(const Sizes& sizes, const Body& body) {
   with_width(std::max(sizes.width, sizes.values), [&](auto width) {
     constexpr int W = width;
     if (sizes.keys <= 64)
-      body(std::integral_constant<int, W>{}, std::integral_constant<int, 1>{}, std::integral_constant<int, 1>{});
-    else if constexpr (W >= 96)
-      body(std::integral_constant<int, W>{}, std::integral_constant<int, 1>{}, std::integral_constant<int, 2>{});
-    else if (sizes.keys <= 128)
-      body(std::integral_constant<int, W>{}, std::integral_constant<int, 2>{}, std::integral_constant<int, 1>{});
-    else
-      body(std::integral_constant<int, W>{}, std::integral_constant<int, 2>{}, std::integral_constant<int, 2>{});
+      body(SingleShape<T, W, 1, 1>{});
+    else if (W >= 96 || (sizes.keys <= 128 && sizes.heads <= card().multiprocessors))
+      body(SingleShape<T, W, 1, 2>{});
+    else if constexpr (W <= 64)
+      sizes.keys <= 128 ? body(SingleShape<T, W, 2, 1>{}) : body(SingleShape<T, W, 2, 2>{});
   });
+}
+
+/// Parts of the loop over the queries.
+template <class T, class Shape>
+int parts_of(const Sizes& sizes, Shape) {
+  constexpr int products = 5;
+  return parts_for<T>(sizes.queries, products,
+                      share_of(sizes, std::int64_t{sizes.heads} * sizes.queries * products, Shape::resident));
 }
 
 }  // namespace
 
 template <class T>
-bool runs_single(const Backward<T>& pass, const Sizes& sizes) {
-  const char* const most = std::getenv("TERN_CHUNKS");
-  return pass.grad_query != nullptr && pass.grad_key != nullptr && pass.grad_value != nullptr &&
-         ceil_div(sizes.keys, most_rows(sizes)) <= (most == nullptr ? 2 : std::atoi(most));
+bool single_faster(const Backward<T>& pass, const Sizes& sizes) {
+  const bool all = pass.grad_query != nullptr && pass.grad_key != nullptr && pass.grad_value != nullptr;
+  const int most_keys = std::max(sizes.width, sizes.values) <= 64 ? 256 : 128;
+  if (!all || sizes.keys > most_keys) return false;
+  // Products of 64 rows by 64: two warpgroups of a multiprocessor work at once. The way through shared memory counts as
+  // one more.
+  const std::int64_t multiprocessors = card().multiprocessors, steps = ceil_div(sizes.queries, 64);
+  std::int64_t single = 0;
+  with_single<T>(sizes, [&](auto shape) {
+    const std::int64_t parts = parts_of<T>(sizes, shape);
+    single =
+        ceil_div(sizes.heads * parts * shape.groups, 2 * multiprocessors) * ceil_div(steps, parts) * 6 * shape.tiles;
+  });
+  const std::int64_t of_key = steps * 4, of_query = ceil_div(sizes.keys, 64) * 3;
+  const std::int64_t all_blocks =
+      sizes.heads * (ceil_div(sizes.keys, 128) * of_key + ceil_div(sizes.queries, 128) * of_query);
+  return single < std::max({of_key, of_query, all_blocks / multiprocessors});
 }
 
 template <class T>
 void run_backward_single(Context& context, const Backward<T>& pass, const Sizes& sizes) {
-  with_single<T>(sizes, [&](auto width, auto tiles, auto groups) {
-    using Shape = SingleShape<T, width, tiles, groups>;
+  with_single<T>(sizes, [&](auto shape) {
     Sizes own = sizes;
-    own.query_parts = static_cast<int>(ceil_div(sizes.keys, Shape::rows));
-    const std::int64_t all_blocks = std::int64_t{sizes.heads} * own.query_parts;
-    own.key_parts =
-        parts_for(sizes.queries, sizes.queries, share_of(sizes, all_blocks * sizes.queries, Shape::resident));
-    const std::int64_t of_head = std::int64_t{sizes.queries} * sizes.width * own.query_parts * 4;
-    const char* const slice = std::getenv("TERN_SLICE");
-    const std::int64_t most = std::int64_t{slice == nullptr ? 64 : std::atoi(slice)} << 20;
-    const std::int64_t heads =
-        own.query_parts == 1 ? sizes.heads : std::clamp<std::int64_t>(most / of_head, 1, sizes.heads);
-    for (std::int64_t first = 0; first < sizes.heads; first += heads) {
-      own.first_head = static_cast<int>(first);
-      own.heads = static_cast<int>(std::min(heads, sizes.heads - first));
-      Backward<T> of_heads = pass;
-      of_heads.log_sum += first * sizes.queries, of_heads.inner += first * sizes.queries;
-      launch_with_parts(context, of_heads, own, std::int64_t{own.heads} * own.query_parts * own.key_parts, 0,
-                        Shape::threads, Shape::bytes, backward_single<T, width, tiles, groups>);
-    }
+    own.key_parts = parts_of<T>(sizes, shape);
+    launch_with_parts(context, pass, own, std::int64_t{sizes.heads} * own.key_parts, 0, shape.threads, shape.bytes,
+                      backward_single<T, shape.width, shape.tiles, shape.groups>);
   });
 }
 #else
 template <class T>
-bool runs_single(const Backward<T>&, const Sizes&) {
+bool single_faster(const Backward<T>&, const Sizes&) {
   return false;
 }
 template <class T>
@@ -70,8 +69,8 @@ void run_backward_single(Context&, const Backward<T>&, const Sizes&) {
   throw Error("cuda: this build has no attention by warpgroups");
 }
 #endif
-template bool runs_single(const Backward<BFloat16>&, const Sizes&);
-template bool runs_single(const Backward<Float16>&, const Sizes&);
+template bool single_faster(const Backward<BFloat16>&, const Sizes&);
+template bool single_faster(const Backward<Float16>&, const Sizes&);
 template void run_backward_single(Context&, const Backward<BFloat16>&, const Sizes&);
 template void run_backward_single(Context&, const Backward<Float16>&, const Sizes&);
 

@@ -113,7 +113,7 @@ struct ForwardShape {
   static void run(Context& context, const Forward<Element>& pass, const Sizes& sizes) {
     const float shift = weight_shift<Element>(sizes);
     const std::int64_t blocks = sizes.heads * ceil_div(sizes.queries, rows);
-    const ForwardParts<Element> parts(context, sizes, forward_parts(sizes, blocks, Resident));
+    const ForwardParts<Element> parts(context, sizes, forward_parts<Element>(sizes, blocks, Resident));
     launch(context, Grid(static_cast<unsigned>(blocks * parts.parts().count), 32 * Warps, bytes),
            forward_kernel<Tile, Width, Keys, Warps, Resident, Stages>, pass, sizes, shift, parts.parts());
     parts.join(context, pass, sizes, shift);

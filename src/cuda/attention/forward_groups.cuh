@@ -97,7 +97,7 @@ struct GroupForward {
   static void run(Context& context, const Forward<T>& pass, const Sizes& sizes) {
     const float shift = weight_shift<T>(sizes);
     const std::int64_t blocks = sizes.heads * ceil_div(sizes.queries, rows);
-    const ForwardParts<T> parts(context, sizes, forward_parts(sizes, blocks, Resident));
+    const ForwardParts<T> parts(context, sizes, forward_parts<T>(sizes, blocks, Resident));
     launch(context, Grid(static_cast<unsigned>(blocks * parts.parts().count), 128 * Groups, bytes),
            forward_groups<T, Width, Keys, Groups, Resident>, pass, sizes, shift, parts.parts());
     parts.join(context, pass, sizes, shift);

@@ -4,30 +4,31 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 
 #include "cuda/attention/tiles.cuh"
 #include "cuda/elementwise.cuh"
 
 namespace tern::cuda::scaled_dot_product {
 
-/// Blocks for a loop over `rows` that takes `work`, where the work of all is `share` for each block that the card runs
-/// at once. A part of fewer than 128 rows would write nearly what it reads, and a second kernel takes as long as a loop
-/// over about 256.
-inline int parts_for(std::int64_t rows, std::int64_t work, std::int64_t share) {
-  constexpr std::int64_t most = 16, least_rows = 128, second_kernel = 256;
-  const std::int64_t wanted =
-      std::clamp<std::int64_t>(std::min(work / std::max<std::int64_t>(share, 1), rows / least_rows), 1, most);
-  if (std::getenv("TERN_NO_PARTS") != nullptr) return 1;
-  return rows - rows / wanted >= second_kernel ? static_cast<int>(wanted) : 1;
+/// Blocks for a loop over `rows` with so many products each, where the products of all blocks are `share` for each
+/// block that the card runs at once. A part reads more than it writes. A second kernel takes as long as 1,024 rows of
+/// one product in 16 bits, 256 in float32.
+template <class T>
+int parts_for(std::int64_t rows, std::int64_t products, std::int64_t share) {
+  constexpr std::int64_t most = 16, least_rows = is_half<T> ? 128 : 64, second_kernel = is_half<T> ? 1024 : 256;
+  const std::int64_t wanted = std::clamp<std::int64_t>(
+      std::min(rows * products / std::max<std::int64_t>(share, 1), rows / least_rows), 1, most);
+  return (rows - rows / wanted) * products >= second_kernel ? static_cast<int>(wanted) : 1;
 }
-/// The share of each block that the card runs at once; with causality blocks have half of their work.
-inline std::int64_t share_of(const Sizes& sizes, std::int64_t work, int resident) {
-  return ceil_div(work / (sizes.causal ? 2 : 1), std::int64_t{card().multiprocessors} * resident);
+/// The share of each block that the card runs at once: two of a multiprocessor slow one another, more do so fully. With
+/// causality blocks have half of their products.
+inline std::int64_t share_of(const Sizes& sizes, std::int64_t products, int resident) {
+  return ceil_div(products / (sizes.causal ? 2 : 1), std::int64_t{card().multiprocessors} * std::min(resident, 2));
 }
 /// For each block of queries in the forward pass.
-inline int forward_parts(const Sizes& sizes, std::int64_t blocks, int resident) {
-  return parts_for(sizes.keys, sizes.keys, share_of(sizes, blocks * sizes.keys, resident));
+template <class T>
+int forward_parts(const Sizes& sizes, std::int64_t blocks, int resident) {
+  return parts_for<T>(sizes.keys, 2, share_of(sizes, blocks * sizes.keys * 2, resident));
 }
 
 /// Writes a warp's sums times `factor` to the rows from `first` on of `count`, which begin `stride` apart.
@@ -71,15 +72,17 @@ class ForwardParts {
   RowParts parts_;
 };
 
-inline constexpr int join_threads = 128;  ///< one for each column of the widest rows
+inline constexpr int join_threads = 256;
 
-/// A block joins the parts of a row, of which there are at most 32.
+/// A warp joins the parts of a row, of which there are at most 32.
 template <class T>
-__global__ void __launch_bounds__(join_threads) join_rows(Forward<T> pass, Sizes sizes, float shift, RowParts partial) {
+__global__ void __launch_bounds__(join_threads)
+    join_rows(Forward<T> pass, Sizes sizes, std::int64_t rows, float shift, RowParts partial) {
   begin_kernel();
-  const int row = static_cast<int>(blockIdx.x), lane = static_cast<int>(threadIdx.x) % 32;
-  const int column = static_cast<int>(threadIdx.x);
-  const std::int64_t first = std::int64_t{row} * partial.count;
+  const std::int64_t row = std::int64_t{blockIdx.x} * (join_threads / 32) + threadIdx.x / 32;
+  if (row >= rows) return;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const std::int64_t first = row * partial.count;
   const float2 found = lane < partial.count ? partial.found[first + lane] : float2{-INFINITY, 0};
   float top = found.x;
 #pragma unroll
@@ -88,20 +91,28 @@ __global__ void __launch_bounds__(join_threads) join_rows(Forward<T> pass, Sizes
   float total = found.y * factor;
 #pragma unroll
   for (int distance = 1; distance < 32; distance *= 2) total += __shfl_xor_sync(~0u, total, distance);
-  if (column == 0 && pass.log_sum != nullptr) pass.log_sum[row] = fmaf(shift + log2f(total), ln_2, top);
-  const float* const sums = partial.sums + first * sizes.values + column;
-  float sum = 0;
-#pragma unroll 8
-  for (int part = 0; part < partial.count; ++part)
-    sum = fmaf(column < sizes.values ? sums[part * sizes.values] : 0.0f, __shfl_sync(~0u, factor, part), sum);
-  T* const out = sizes.of_head(pass.out, sizes.out, row / sizes.queries) + row % sizes.queries * sizes.out.row;
-  if (column < sizes.values) put(out[column], sum * (1 / total));
+  const float* const sums = partial.sums + first * sizes.values + lane;
+  float sum[most_width / 32] = {};
+#pragma unroll 4
+  for (int part = 0; part < partial.count; ++part) {
+    const float of_part = __shfl_sync(~0u, factor, part);
+#pragma unroll
+    for (int i = 0; i < most_width / 32; ++i)
+      if (lane + 32 * i < sizes.values) sum[i] = fmaf(sums[part * sizes.values + 32 * i], of_part, sum[i]);
+  }
+  const int head = static_cast<int>(row / sizes.queries);
+  T* const out = sizes.of_head(pass.out, sizes.out, head) + row % sizes.queries * sizes.out.row + lane;
+#pragma unroll
+  for (int i = 0; i < most_width / 32; ++i)
+    if (lane + 32 * i < sizes.values) put(out[32 * i], sum[i] * (1 / total));
+  if (lane == 0 && pass.log_sum != nullptr) pass.log_sum[row] = fmaf(shift + log2f(total), ln_2, top);
 }
 
 template <class T>
 void ForwardParts<T>::join(const Context& context, const Forward<T>& pass, const Sizes& sizes, float shift) const {
   if (parts_.count > 1)
-    launch(context, Grid(static_cast<unsigned>(rows_), join_threads), join_rows<T>, pass, sizes, shift, parts_);
+    launch(context, Grid(static_cast<unsigned>(ceil_div(rows_, join_threads / 32)), join_threads), join_rows<T>, pass,
+           sizes, rows_, shift, parts_);
 }
 
 }  // namespace tern::cuda::scaled_dot_product

@@ -9,6 +9,9 @@
 
 namespace tern::cuda::scaled_dot_product {
 
+/// The widest rows that the kernels support.
+inline constexpr std::int64_t most_width = 128;
+
 /// Sizes of a head, and where its rows lie.
 struct Sizes {
   int heads = 0, queries = 0, keys = 0, width = 0, values = 0;
@@ -16,15 +19,13 @@ struct Sizes {
   float scale = 1;
   bool packs = false;  ///< every row of every array is a multiple of 16 bytes
   int middle = 1, inner = 1;
-  int first_head = 0;                  ///< of those in a launch
   int key_parts = 1, query_parts = 1;  ///< so many blocks share the gradients of some keys or queries
   kernels::HeadStrides query = {}, key = {}, value = {}, out = {};
   kernels::HeadStrides grad_query = {}, grad_key = {}, grad_value = {}, grad = {};
 
-  /// The first element of a head of the launch.
+  /// The first element of a head.
   template <class T>
   __device__ __forceinline__ T* of_head(T* array, const kernels::HeadStrides& strides, int head) const {
-    head += first_head;
     const int rest = head / inner;
     return array + rest / middle * strides.outer + rest % middle * strides.middle + head % inner * strides.inner;
   }

@@ -27,13 +27,15 @@ void with_lanes(const Sizes& sizes, const Body& body) {
     with_queries(std::integral_constant<int, most>{});
 }
 
-/// Blocks that share a head's keys: enough to fill the card, each with some keys for every group of lanes.
+/// Blocks that share a head's keys: enough to fill the card, each with some keys for every group of lanes. A second
+/// kernel takes as long as four times as many.
 int parts_of(const Sizes& sizes, int lanes, int queries) {
   constexpr std::int64_t blocks_per_multiprocessor = 4, most = 32;
   const std::int64_t blocks = sizes.heads * ceil_div(sizes.queries, queries);
   const std::int64_t wanted = blocks_per_multiprocessor * card().multiprocessors / blocks;
-  const std::int64_t least_keys = stream_threads / lanes * stream_keys;
-  return static_cast<int>(std::clamp<std::int64_t>(wanted, 1, std::min(most, ceil_div(sizes.keys, least_keys))));
+  const std::int64_t steps = ceil_div(sizes.keys, stream_threads / lanes * stream_keys);
+  const std::int64_t parts = std::clamp<std::int64_t>(wanted, 1, std::min(most, steps));
+  return steps - ceil_div(steps, parts) >= 4 ? static_cast<int>(parts) : 1;
 }
 
 }  // namespace
