@@ -326,7 +326,7 @@ Operator mul_add() {
                           .arguments = {uniform(three.a, 0.5, 2), uniform(three.b, 0.5, 2), uniform(three.c, 0.5, 2)},
                           .call = run,
                           .reference = reference,
-                          .gradient_terms = 16});
+                          .gradient_terms = 64});
   op.samples.push_back({.name = "integers",
                         .arguments = {integers({31}), integers({9, 31}), integers({9, 31})},
                         .call = run,
@@ -337,6 +337,7 @@ Operator mul_add() {
                         .arguments = {uniform({731}, 0.5, 2), uniform({411, 731}, 0.5, 2), uniform({411, 731}, 0.5, 2)},
                         .call = run,
                         .reference = reference,
+                        .gradient_terms = 411,
                         .large = true});
   op.refuses("shapes that do not broadcast", Kind::shape, {"[3]"},
              [] { op::mul_add(ones({2}), ones({2}), ones({3})); });

@@ -177,6 +177,7 @@ TEST_CASE("products of rows that are no whole 16 bytes, by every algorithm for t
         if (algorithm == std::string("gemv") && !c.gemv) continue;
         INFO(c.name << " by " << algorithm);
         const std::vector<Tensor> strict = run(mode, Precision::strict, true, c.shapes, c.call);
+        const Device device{mode};  // whose algorithms are forced
         const ForcedAlgorithm linear("linear", algorithm), matmul("matmul", algorithm),
             backward("linear_backward", algorithm);
         const std::vector<Tensor> found = run(mode, Precision::tf32, true, c.shapes, c.call);

@@ -248,9 +248,10 @@ std::vector<Descriptor> configurations(const Descriptor& graph, cudnnBackendHeur
   return made;
 }
 
-// A few wide groups run faster as separate convolutions on slices of the channels than as one grouped convolution.
-Problem one_group(Problem problem) {
-  if (grouped_engines()) return problem;
+// What one call runs: a few wide groups run faster as separate convolutions on slices of the channels than as one
+// grouped convolution.
+Problem one_call(Problem problem) {
+  if (runs_together(problem)) return problem;
   problem.C /= problem.groups;
   problem.O /= problem.groups;
   problem.groups = 1;
@@ -281,7 +282,7 @@ class Proposals {
   Proposals(Library library, const Problem& problem)
       : library_(std::move(library)),
         problem_(problem),
-        graph_(std::make_shared<const Graph>(graph_of(library_.get(), one_group(problem)))) {
+        graph_(std::make_shared<const Graph>(graph_of(library_.get(), one_call(problem)))) {
     // TEMPORARY
     const char* const tried = std::getenv("TERN_ENGINE");
     const bool second = tried != nullptr && *tried != 0 ? *tried == 'B' : asks_second_mode(problem);
@@ -403,13 +404,13 @@ cudnnStatus_t execute(const Context& context, const Problem& problem, const Arra
                       void* workspace) {
   if (const auto status = cudnnSetStream(engine.library.get(), stream_of(context)); status != CUDNN_STATUS_SUCCESS)
     return status;
-  const Problem group = one_group(problem);
+  const Problem call = one_call(problem);
   const auto step = [&](std::int64_t elements, Pass computed) {
     return elements * bytes_of(element_of(problem, computed));
   };
-  const std::int64_t x_step = step(group.C, Pass::grad_x), y_step = step(group.O, Pass::forward),
-                     weight_step = step(group.weights(), Pass::grad_weight);
-  for (std::int64_t i = 0; i < group.groups * 0 + (grouped_engines() ? 1 : problem.groups); ++i) {
+  const std::int64_t x_step = step(call.C, Pass::grad_x), y_step = step(call.O, Pass::forward),
+                     weight_step = step(call.weights(), Pass::grad_weight);
+  for (std::int64_t i = 0; i < problem.groups / call.groups; ++i) {
     void* const bias = arrays.bias == nullptr ? nullptr : static_cast<std::byte*>(arrays.bias) + i * y_step;
     void* const pointers[] = {static_cast<std::byte*>(arrays.x) + i * x_step,
                               static_cast<std::byte*>(arrays.weight) + i * weight_step,

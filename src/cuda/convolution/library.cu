@@ -25,7 +25,7 @@ bool fits(const Problem& requested) {
   const bool alone =
       requested.tensor_cores() && requested.pass == Pass::grad_x && requested.stride_h * requested.stride_w > 1;
   return requested.channels_last() && has_engines() && whole &&
-         (grouped_engines() ||
+         (runs_together(requested) ||
           requested.groups <= (requested.deterministic && !alone ? most_engine_groups : most_tried));
 }
 bool narrow(const Problem& requested) { return fits(requested) && rounds_factors(requested); }

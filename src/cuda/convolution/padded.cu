@@ -31,57 +31,87 @@ struct Channels {
 
 constexpr int side = 32, lines = 8, tall = 2 * side;
 
-/// Each block moves 64 positions by 32 lanes between the caller's array and [N, area, groups, padded], or
-/// [groups, N, area, padded]. On the way back a number passes through `finish`, with its channel.
+/// 16-bit elements that a thread moves at once, as they lie in lanes.
+template <class To, class From>
+constexpr int at_once = sizeof(To) == 2 && sizeof(From) == 2 ? 2 : 1;
+
+/// Each block moves 64 positions by some lanes between the caller's array and [N, area, groups, padded], or
+/// [groups, N, area, padded]. On the way back a number passes through `finish`, with its channel. Paired: so do two of
+/// the caller's elements.
 template <bool back, class To, class From, class Finish>
 __global__ void __launch_bounds__(side* lines)
-    regroup_kernel(To* to, const From* from, const __grid_constant__ Channels s, const Finish finish) {
-  __shared__ float tile[side][tall + 1];  // [lane][position]
-  constexpr int each_thread = side * tall / (side * lines);
+    regroup_kernel(To* to, const From* from, const __grid_constant__ Channels s, bool paired, const Finish finish) {
+  constexpr int W = at_once<To, From>, wide = side * W, packs = wide * tall / (side * lines) / W;
+  __shared__ float tile[wide][tall + 1];  // [lane][position]
   begin_kernel();
   const int x = static_cast<int>(threadIdx.x), y = static_cast<int>(threadIdx.y);
-  const int first_p = static_cast<int>(blockIdx.x) * tall, first_lane = static_cast<int>(blockIdx.y) * side;
+  const int first_p = static_cast<int>(blockIdx.x) * tall, first_lane = static_cast<int>(blockIdx.y) * wide;
   const int n = static_cast<int>(blockIdx.z), lanes = s.groups * static_cast<int>(s.padded.value());
-  /// The caller's channel of a lane; -1: there is none.
-  const auto channel_of = [&](int lane) {
+  /// The caller's element of a position and a lane, and its channel; -1: there is none.
+  const auto channel_of = [&](int p, int lane) {
     int group, c;
-    s.padded.split(lane, group, c);
-    return lane < lanes && c < s.real ? group * s.real + c : -1;
+    s.padded.split(first_lane + lane, group, c);
+    return first_lane + lane < lanes && c < s.real && first_p + p < s.area ? group * s.real + c : -1;
   };
   const auto own = [&](int p, int channel) {
-    return s.pitch == 0 ? (static_cast<std::int64_t>(n) * s.groups * s.real + channel) * s.area + p
-                        : (static_cast<std::int64_t>(n) * s.area + p) * s.pitch + channel;
+    return s.pitch == 0 ? (static_cast<std::int64_t>(n) * s.groups * s.real + channel) * s.area + first_p + p
+                        : (static_cast<std::int64_t>(n) * s.area + first_p + p) * s.pitch + channel;
   };
   const auto in_lanes = [&](int p, int lane) {
-    if (s.images == 0) return (static_cast<std::int64_t>(n) * s.area + p) * lanes + lane;
+    if (s.images == 0) return (static_cast<std::int64_t>(n) * s.area + first_p + p) * lanes + first_lane + lane;
     int group, c;
-    s.padded.split(lane, group, c);
-    return ((static_cast<std::int64_t>(group) * s.images + n) * s.area + p) * s.lanes + c;
+    s.padded.split(first_lane + lane, group, c);
+    return ((static_cast<std::int64_t>(group) * s.images + n) * s.area + first_p + p) * s.lanes + c;
   };
-  // visit(number, position, lane) for what is in the image, with neighbours in x along lanes or positions.
+  // visit(number, position, lane) for the first elements of packs along lanes or positions.
   const auto each = [&](bool along_lanes, const auto& visit) {
 #pragma unroll
-    for (int i = 0; i < each_thread; ++i) {
-      const int lane = along_lanes ? x : y + i % (side / lines) * lines;
-      const int p = along_lanes ? y + i * lines : x + i / (side / lines) * side;
+    for (int i = 0; i < packs; ++i) {
+      const int lane = along_lanes ? x * W : y + i % (wide / lines) * lines;
+      const int p = along_lanes ? y + i * lines : x * W + i / (wide / lines) * wide;
       if (first_p + p < s.area) visit(i, p, lane);
     }
   };
   const bool last = s.pitch != 0;
-  float held[each_thread];  // all loads are in flight together
+  const int down = back || last ? 0 : 1, across = 1 - down;  // from an element of a pack that is read to the next
+  Pack<float, W> held[packs];                                // all loads are in flight together
   each(back || last, [&](int i, int p, int lane) {
-    const int channel = channel_of(first_lane + lane);
-    held[i] =
-        channel < 0 ? 0.0f : widened(from[back ? in_lanes(first_p + p, first_lane + lane) : own(first_p + p, channel)]);
-  });
-  each(back || last, [&](int i, int p, int lane) { tile[lane][p] = held[i]; });
-  __syncthreads();
-  each(!back || last, [&](int, int p, int lane) {
-    if constexpr (back) {
-      const int channel = channel_of(first_lane + lane);
-      if (channel >= 0) put(to[own(first_p + p, channel)], finish(tile[lane][p], channel));
+    held[i] = {};
+    if (back) {
+      if (first_lane + lane < lanes) held[i] = load<W>(from + in_lanes(p, lane));
+    } else if (paired) {
+      if (const int channel = channel_of(p, lane); channel >= 0) held[i] = load<W>(from + own(p, channel));
     } else {
-      if (first_lane + lane < lanes) put(to[in_lanes(first_p + p, first_lane + lane)], tile[lane][p]);
+#pragma unroll
+      for (int w = 0; w < W; ++w) {
+        const int channel = channel_of(p + w * down, lane + w * across);
+        if (channel >= 0) held[i].value[w] = widened(from[own(p + w * down, channel)]);
+      }
+    }
+  });
+  each(back || last, [&](int i, int p, int lane) {
+#pragma unroll
+    for (int w = 0; w < W; ++w) tile[lane + w * across][p + w * down] = held[i].value[w];
+  });
+  __syncthreads();
+  const int below = !back || last ? 0 : 1, beside = 1 - below;  // likewise of one that is written
+  each(!back || last, [&](int, int p, int lane) {
+    Pack<float, W> values;
+    int channel = 0;
+#pragma unroll
+    for (int w = 0; w < W; ++w) {
+      values.value[w] = tile[lane + w * beside][p + w * below];
+      if constexpr (back) {
+        channel = channel_of(p + w * below, lane + w * beside);
+        if (channel < 0) continue;
+        values.value[w] = finish(values.value[w], channel);
+        if (!paired) put(to[own(p + w * below, channel)], values.value[w]);
+      }
+    }
+    if constexpr (back) {
+      if (paired && channel >= 0) store<W>(to + own(p, channel - (W - 1) * beside), values);
+    } else {
+      if (first_lane + lane < lanes) store<W>(to + in_lanes(p, lane), values);
     }
   });
 }
@@ -101,10 +131,13 @@ struct Epilogue {
 template <bool back, class To, class From, class Finish>
 void regroup(const Context& context, To* to, const From* from, const Channels& s, std::int64_t N,
              const Finish& finish) {
+  constexpr int W = at_once<To, From>;
   const std::int64_t lanes = s.groups * s.lanes;
-  const dim3 blocks(static_cast<unsigned>(ceil_div(s.area, tall)), static_cast<unsigned>(ceil_div(lanes, side)),
+  const dim3 blocks(static_cast<unsigned>(ceil_div(s.area, tall)), static_cast<unsigned>(ceil_div(lanes, side * W)),
                     static_cast<unsigned>(N));
-  launch(context, Grid(blocks, dim3(side, lines)), regroup_kernel<back, To, From, Finish>, to, from, s, finish);
+  const bool pairs = s.pitch == 0 ? s.area % W == 0 : s.groups == 1 && s.pitch % W == 0 && s.real % W == 0;
+  const bool paired = pairs && (back ? aligned<W>(to) : aligned<W>(from));
+  launch(context, Grid(blocks, dim3(side, lines)), regroup_kernel<back, To, From, Finish>, to, from, s, paired, finish);
 }
 
 /// The place of an element of a weight [groups outputs, inputs, taps] in one with other channels; -1: it has none.
@@ -214,7 +247,11 @@ using List = Candidates<Problem, Arrays>;
 
 /// Whether the copies of 16-bit arrays have 16 bits: where engines, which add the bias, run them.
 bool in_halves(const Problem& p) {
-  return bytes_of(p.stored) == 2 && has_engines() && (grouped_engines() || p.groups <= most_engine_groups);
+  const auto together = [&](std::int64_t channels) {
+    return runs_together(ceil_div(channels / p.groups, engine_lanes) * engine_lanes);
+  };
+  return bytes_of(p.stored) == 2 && has_engines() &&
+         (p.groups <= most_engine_groups || (together(p.C) && together(p.O)));
 }
 /// Engines need lanes of 8.
 Problem with_lanes(const Problem& p, bool of_engines) {

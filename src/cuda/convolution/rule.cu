@@ -36,7 +36,7 @@ bool asks_second_mode(const Problem& engine) {
   // Its tiles of 3x3 kernels are worse for some tens of outputs that are no multiple of 64.
   const std::int64_t written = engine.pass == Pass::grad_x ? engine.C : engine.O;
   const bool tens = engine.KH * engine.KW == 9 && engine.groups == 1 && written > 32 && written < 128;
-  return engine.element == Element::float32 && engine.tensor_cores() && !is_common(engine) && !first_layer && !tens;
+  return engine.tensor_cores() && !is_common(engine) && !first_layer && !tens;
 }
 
 bool is_short(const Problem& engine) {

@@ -162,14 +162,8 @@ const Algorithm library_last{"library", [](const Problem& p) { return fits_own(p
                              workspace_of_library, run_library, next_of_library};
 const Algorithm own{.name = "own", .fits = fits_own, .run = run_own};
 const Algorithm gemv{.name = "gemv", .fits = fits_gemv, .run = run_gemv};
-/// Where reading the weight takes the time.
-bool reads_most(const Problem& p) { return fits_gemv_by_elements(p) && p.m == 1; }
-const Algorithm gemv_first{.name = "gemv", .fits = reads_most, .run = run_gemv};
-const Algorithm gemv_last{.name = "gemv",
-                          .fits = [](const Problem& p) { return fits_gemv_by_elements(p) && !reads_most(p); },
-                          .run = run_gemv};
-constexpr std::array forward{&gemv, &gemv_first,   &sliced_first, &padded_first, &library_first,
-                             &own,  &library_last, &sliced_last,  &gemv_last,    &padded_last};
+constexpr std::array forward{&gemv, &sliced_first, &padded_first, &library_first,
+                             &own,  &library_last, &sliced_last,  &padded_last};
 
 void run(Context& context, const char* decision, Problem problem, const Arrays& arrays) {
   problem.inputs = {alignment_of(arrays.out), alignment_of(arrays.a), alignment_of(arrays.b),

@@ -8,9 +8,8 @@ namespace tern::cuda::products {
 
 inline constexpr int most_gemv = 4;
 
-/// Both factors along k, in rows of whole 16 bytes; or in other rows.
+/// Both factors along k.
 bool fits_gemv(const Problem& problem);
-bool fits_gemv_by_elements(const Problem& problem);
 bool fits_gemv_backward(const Problem& problem);
 
 void gemv_product(const Context& context, const Product& product);

@@ -98,9 +98,9 @@ std::shared_ptr<const Description> describe(const Problem& p) {
   check_library(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_TRANSB, &right, sizeof right),
                 "describing a product");
   const cudaDataType_t in = type_of(p.in);
-  product->left = matrix(in, p.transpose_b ? p.k : p.n, p.transpose_b ? p.n : p.k, p.batch, p.stride_b, p.pitch_b);
-  product->right = matrix(in, p.transpose_a ? p.m : p.k, p.transpose_a ? p.k : p.m, p.batch, p.stride_a, p.pitch_a);
-  product->out = matrix(type_of(p.out), p.n, p.m, p.batch, p.m * (p.pitch == 0 ? p.n : p.pitch), p.pitch);
+  product->left = matrix(in, p.transpose_b ? p.k : p.n, p.transpose_b ? p.n : p.k, p.batch, p.stride_b);
+  product->right = matrix(in, p.transpose_a ? p.m : p.k, p.transpose_a ? p.k : p.m, p.batch, p.stride_a);
+  product->out = matrix(type_of(p.out), p.n, p.m, p.batch, p.m * p.n, p.pitch);
   if (epilogue) {
     const cublasLtEpilogue_t epilogue =
         p.activation == Activation::relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS;

@@ -19,8 +19,7 @@ enum class Slot : std::uint8_t { matmul, linear, linear_backward };
 /// layer with m rows, n outputs and k inputs.
 struct Problem : kernels::Matmul {
   Slot slot = Slot::matmul;
-  std::int64_t pitch = 0;                 ///< elements from one row of out to the next; 0: n
-  std::int64_t pitch_a = 0, pitch_b = 0;  ///< of a and b as they are stored; 0: dense
+  std::int64_t pitch = 0;  ///< elements from one row of out to the next; 0: n
   Activation activation = Activation::none;
   Element in = Element::float32, out = Element::float32;  ///< of the factors; of out and bias
   Precision precision = Precision::strict;
