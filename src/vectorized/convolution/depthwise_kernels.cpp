@@ -2,6 +2,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "vectorized/convolution/depthwise_kernels.cpp"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -91,6 +92,9 @@ HWY_INLINE void outputs_of(const DepthwiseRun<T>& run, std::int64_t first, std::
   const T* const in = run.in + at;
   const T* const mask = Masks ? run.mask + at : in;
   const T* const weights = run.weights + c;
+  if (run.ahead != 0)
+    for (const DepthwiseTap *tap = run.taps + run.first_ahead, *end = run.taps + run.tap_count; tap < end; ++tap)
+      for (int i = 0; i < R; ++i) hwy::Prefetch(in + tap->in + run.ahead + i * step);
   for (const DepthwiseTap *tap = run.taps, *end = tap + run.tap_count; tap != end; ++tap)
     multiply_all<0, Whole, Masks, R, V, T>(sum, in + tap->in, mask + tap->in, step, weights + tap->weight, rest);
   T* out = run.out + first * run.out_step + c;

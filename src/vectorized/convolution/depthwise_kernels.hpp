@@ -23,7 +23,8 @@ struct DepthwiseRun {
   const T* bias = nullptr;  ///< or null
   const DepthwiseTap* taps = nullptr;
   std::int64_t tap_count = 0, outputs = 0, channels = 0;
-  std::int64_t out_step = 0, in_step = 0;  ///< elements from one output to the next, and from its inputs to the next's
+  std::int64_t out_step = 0, in_step = 0;   ///< elements from one output to the next, and from its inputs to the next's
+  std::int64_t ahead = 0, first_ahead = 0;  ///< what the taps from that one on read next: so far behind; or 0
   kernels::Activation activation = kernels::Activation::none;
 };
 

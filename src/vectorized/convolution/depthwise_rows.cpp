@@ -111,7 +111,7 @@ DepthwiseRows<T>::DepthwiseRows(const Problem& problem, std::int64_t in_pitch, s
   const bool often = stride == 1 || columns_.taps >= 7 || near || bytes <= cache_share(0.75);
   lines_ = fold == 1 && depthwise_line_fits(columns_.taps, stride) &&
            (columns_.forward ? often : columns_.stride == 1 && !problem.mask);
-  far_ = columns_.forward && columns_.taps == 3 && !near && problem.N * bytes > cache_share(12);
+  far_ = columns_.forward && columns_.taps == 3 && !near && problem.N * bytes > cache_share(lines_ ? 12 : 48);
   if (!lines_) segments_ = segments_of(columns_);
   const std::int64_t live = (rows_.taps - 1) * rows_.dilation + 1 + rows_.step();  // rows of inputs
   const std::int64_t tile =
@@ -163,6 +163,8 @@ void DepthwiseRows<T>::add_run(const Pooled<TapAt>& rows, const Segment& segment
       taps_.push_back({h.input * in_row + (w.input + skipped * columns_.step()) * in_pitch_,
                        (h.tap * columns_.taps + w.tap) * weight_row_});
   run.tap_count = static_cast<std::int64_t>(taps_.size()) - run.first_tap;
+  const auto kept = static_cast<std::int64_t>(rows.size()) - rows_.step();  // rows that the next one reads, too
+  run.first_ahead = std::max<std::int64_t>(kept, 0) * static_cast<std::int64_t>(segment.taps.size());
   run.out = out + skipped * columns_.phases() * out_pitch_;
   runs_.push_back(run);
 }
@@ -172,6 +174,7 @@ void DepthwiseRows<T>::run(T* out, const T* in, const T* mask, const T* weights,
                            std::int64_t channels) const {
   DepthwiseRun<T> run;
   run.activation = activation_;
+  if (far_) run.ahead = rows_.step() * columns_.inputs * in_pitch_;
   T folded_bias[most_folded_elements];
   if (fold_ > 1 && bias != nullptr)
     for (std::int64_t i = 0; i < fold_; ++i) std::copy_n(bias, channels, folded_bias + i * channels);
@@ -189,6 +192,7 @@ void DepthwiseRows<T>::run(T* out, const T* in, const T* mask, const T* weights,
     for (const Run& each : runs_) {
       run.taps = taps_.data() + each.first_tap;
       run.tap_count = each.tap_count;
+      run.first_ahead = each.first_ahead;
       run.out = out + c + each.out;
       run.outputs = each.outputs;
       run.in_step = each.fold * columns_.step() * in_pitch_;
@@ -215,7 +219,7 @@ void DepthwiseRows<T>::run_lines(const DepthwiseRun<T>& channels) const {
   line.weight_step = weight_row_;
   line.stride = columns_.line_stride();
   line.activation = activation_;
-  if (far_) line.ahead = rows_.step() * columns_.inputs * in_pitch_;
+  line.ahead = channels.ahead;
   for (std::int64_t phase = 0; phase < std::min(columns_.line_phases(), columns_.outputs); ++phase)
     run_tiles(line, phase);
 }

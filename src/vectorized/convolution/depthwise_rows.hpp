@@ -121,7 +121,7 @@ class DepthwiseRows {
  private:
   /// A segment of a row; of lines a whole row, whose taps are the rows of the kernel.
   struct Run {
-    std::int64_t first_tap = 0, tap_count = 0, out = 0, outputs = 0, fold = 1;
+    std::int64_t first_tap = 0, tap_count = 0, out = 0, outputs = 0, fold = 1, first_ahead = 0;
   };
   void add_row(const Pooled<TapAt>& taps, std::int64_t to);
   void add_run(const Pooled<TapAt>& rows, const Segment& segment, std::int64_t skipped, std::int64_t out, Run run);
