@@ -144,14 +144,7 @@ int main() {
       std::istringstream words(line);
       std::string mode, precision, kind, phase;
       double seconds = 0;
-      words >> mode >> precision;
-      if (mode == "env") {  // TEMPORARY
-        std::string value;
-        words >> value;
-        setenv(precision.c_str(), value.c_str(), 1);
-        continue;
-      }
-      words >> seconds >> kind >> phase;
+      words >> mode >> precision >> seconds >> kind >> phase;
       const DType dtype = precision.starts_with("bfloat16") ? DType::bfloat16
                           : precision == "float16"          ? DType::float16
                                                             : DType::float32;

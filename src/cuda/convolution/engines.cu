@@ -1,9 +1,6 @@
 #include <cudnn.h>
 
-#include <algorithm>
 #include <array>
-#include <cstdlib>
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -283,14 +280,7 @@ class Proposals {
       : library_(std::move(library)),
         problem_(problem),
         graph_(std::make_shared<const Graph>(graph_of(library_.get(), one_call(problem)))) {
-    // TEMPORARY
-    const char* const tried = std::getenv("TERN_ENGINE");
-    const bool second = tried != nullptr && *tried != 0 ? *tried == 'B' : asks_second_mode(problem);
-    ask(second ? CUDNN_HEUR_MODE_B : CUDNN_HEUR_MODE_A);
-    if (tried != nullptr && *tried != 0) {
-      const auto drop = std::min<std::size_t>(configurations_.size(), static_cast<std::size_t>(std::atoi(tried + 1)));
-      configurations_.erase(configurations_.begin(), configurations_.begin() + static_cast<std::ptrdiff_t>(drop));
-    }
+    ask(asks_second_mode(problem) ? CUDNN_HEUR_MODE_B : CUDNN_HEUR_MODE_A);
   }
 
   int next(int number) {
@@ -370,14 +360,6 @@ Proposals& proposals_of(const Problem& problem) {
   Stream& stream = thread_stream();
   if (stream.library == nullptr) stream.library = std::make_shared<ThreadLibrary>();
   ThreadLibrary& library = *static_cast<ThreadLibrary*>(stream.library.get());
-  if (const char* const tried = std::getenv("TERN_ENGINE"); tried != nullptr && *tried != 0) {  // TEMPORARY
-    static std::map<std::string, std::vector<std::pair<Problem, std::shared_ptr<Proposals>>>> all;
-    auto& known = all[tried];
-    for (auto& [other, made] : known)
-      if (other == problem) return *made;
-    known.emplace_back(problem, std::make_shared<Proposals>(library.handle, problem));
-    return *known.back().second;
-  }
   if (const auto* known = library.proposals.find(problem)) return **known;
   const auto made = std::make_shared<Proposals>(library.handle, problem);
   // The plan that is dropped may still be running.

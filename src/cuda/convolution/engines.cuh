@@ -8,13 +8,13 @@ namespace tern::cuda::convolution {
 
 /// Each group is a separate call, of whole lanes; but in 16 bits groups of these channels run together, since cuDNN has
 /// kernels for them (of others it takes one after the other, and longer than we do).
-constexpr std::int64_t most_engine_groups = 4, engine_lanes = 8;
+constexpr std::int64_t most_engine_groups = 4, engine_lanes = 8, most_together_taps = 25;
 inline bool runs_together(std::int64_t channels) {
   return channels == 8 || channels == 16 || channels == 32 || channels == 64;
 }
 inline bool runs_together(const Problem& problem) {
-  return problem.groups > 1 && bytes_of(problem.element) == 2 && runs_together(problem.C / problem.groups) &&
-         runs_together(problem.O / problem.groups);
+  return problem.groups > 1 && bytes_of(problem.element) == 2 && problem.KH * problem.KW <= most_together_taps &&
+         runs_together(problem.C / problem.groups) && runs_together(problem.O / problem.groups);
 }
 
 /// Whether this build has cuDNN.

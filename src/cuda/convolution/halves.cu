@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 
 #include "cuda/convolution/algorithms.cuh"
 #include "cuda/convolution/engines.cuh"
@@ -52,8 +51,7 @@ Problem own_problem_for(const Context& context, Pass pass, const Conv2d& shape) 
 }
 /// Whether one of them runs it; not if another algorithm is forced.
 bool runs_own(const Context& context, const char* decision, Algorithms algorithms, const Problem& problem) {
-  static const bool converts = std::getenv("TERN_CONVERT") != nullptr;  // TEMPORARY
-  if (problem.outputs() == 0 || problem.weights() == 0 || converts) return false;
+  if (problem.outputs() == 0 || problem.weights() == 0) return false;
   const std::string_view forced = forced_algorithm(context, decision);
   return std::any_of(algorithms.begin(), algorithms.end(), [&](const Algorithm* algorithm) {
     return (forced.empty() || forced == algorithm->name) && algorithm->fits(problem);

@@ -251,7 +251,7 @@ bool in_halves(const Problem& p) {
     return runs_together(ceil_div(channels / p.groups, engine_lanes) * engine_lanes);
   };
   return bytes_of(p.stored) == 2 && has_engines() &&
-         (p.groups <= most_engine_groups || (together(p.C) && together(p.O)));
+         (p.groups <= most_engine_groups || (p.KH * p.KW <= most_together_taps && together(p.C) && together(p.O)));
 }
 /// Engines need lanes of 8.
 Problem with_lanes(const Problem& p, bool of_engines) {
