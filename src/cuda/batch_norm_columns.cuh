@@ -1,7 +1,6 @@
 #pragma once
 // Batch normalisation of [rows, channels]: channels last, or without positions. Threads own packs of adjacent channels.
 
-#include <cstdlib>
 #include <cstring>
 
 #include "cuda/batch_norm.cuh"
@@ -311,20 +310,19 @@ void apply_columns(Context& context, std::int64_t rows, std::int64_t channels, b
     apply_columns_of<1>(context, rows, channels, pass, Finished<Scalar<T>, typename Pass::Channel>{});
 }
 
-/// Threads of a narrow tile of so many rows; 0: too many for one, since two more kernels cost less than its rounds.
-inline unsigned narrow_tile_threads(std::int64_t rows, int rows_at_once) {
-  constexpr std::int64_t most_rounds = 4, rows_per_thread = 4;
-  if (std::getenv("TERN_NO_NARROW") != nullptr) return 0;
-  if (rows > narrow_threads / narrow_packs * most_rounds * rows_at_once) return 0;
+/// Threads of a narrow tile of so many rows; 0: for more rows three kernels are faster.
+inline unsigned narrow_tile_threads(std::int64_t rows) {
+  constexpr std::int64_t rows_per_thread = 4;
+  if (rows > narrow_threads / narrow_packs * rows_per_thread) return 0;
   unsigned threads = 128;
-  while (threads < narrow_threads && threads / narrow_packs * rows_per_thread < rows) threads *= 2;
+  while (threads / narrow_packs * rows_per_thread < rows) threads *= 2;
   return threads;
 }
 
 template <class T, int V, class Pass>
 void over_columns_of(Context& context, std::int64_t rows, std::int64_t channels, const Pass& pass) {
   if constexpr (V > 1)
-    if (const unsigned threads = narrow_tile_threads(rows, Pass::rows_at_once); threads > 0) {
+    if (const unsigned threads = narrow_tile_threads(rows); threads > 0) {
       const Grid grid(static_cast<unsigned>(ceil_div(channels, narrow_packs * V)),
                       dim3(narrow_packs, threads / narrow_packs));
       return launch(context, grid, narrow_columns_kernel<V, Pass>, Columns{rows, channels, {1, rows}}, pass);

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <string_view>
@@ -111,17 +110,11 @@ Stream* make_stream(int device) {
   use_card(device);
   auto stream = std::make_unique<Stream>();
   stream->device = device;
-  // Blocks of work aside and ahead of a recording start where those of the other work leave room.
-  int least = 0, greatest = 0;
-  check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "reading the priorities of streams");
-  const auto make = [](cudaStream_t& made, int priority) {
-    check(cudaStreamCreateWithPriority(&made, cudaStreamNonBlocking, priority), "creating a stream");
-  };
-  const int first = std::getenv("TERN_NO_PRIORITY") != nullptr ? least : std::max(least - 1, greatest);
-  make(stream->handle, first);
-  for (cudaStream_t& side : stream->sides) make(side, first);
-  make(stream->aside, least);
-  make(stream->ahead, least);
+  check(cudaStreamCreateWithFlags(&stream->handle, cudaStreamNonBlocking), "creating a stream");
+  for (cudaStream_t& side : stream->sides)
+    check(cudaStreamCreateWithFlags(&side, cudaStreamNonBlocking), "creating a stream");
+  for (cudaStream_t* const side : {&stream->aside, &stream->ahead})
+    check(cudaStreamCreateWithFlags(side, cudaStreamNonBlocking), "creating a stream");
   std::vector<cudaEvent_t*> events{&stream->ordered, &stream->begun, &stream->forked, &stream->awaited,
                                    &stream->opened};
   for (cudaEvent_t& joined : stream->joined) events.push_back(&joined);

@@ -8,9 +8,11 @@
 
 #include "tern/modes/device.hpp"
 #include "tern/modes/mode.hpp"
-#include "tern/tensor/tensor.hpp"
 
 namespace tern {
+
+class Storage;
+class Tensor;
 
 /// One backward of the calling thread. While a Step is being recorded in a mode that can (Capture::aside), its work may
 /// go aside; whatever else uses a storage of that work comes after it. All of it has joined at the end of the block. A

@@ -153,12 +153,7 @@ cudaError_t cudaSetDevice(int device) {
   return cudaSuccess;
 }
 
-cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
-  *least = 0;
-  *greatest = -5;
-  return cudaSuccess;
-}
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   if (failing_streams) return cudaErrorInvalidValue;
   *stream = new CUstream_st;
   (*stream)->device = current;

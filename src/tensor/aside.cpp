@@ -1,9 +1,8 @@
 #include "modes/aside.hpp"
 
-#include <cstdlib>
-
 #include "modes/branches.hpp"
 #include "modes/observed.hpp"
+#include "tern/tensor/tensor.hpp"
 
 namespace tern {
 
@@ -28,7 +27,7 @@ bool may_leave() {
 
 /// Whether work ahead may use the tensor.
 bool unchanged(const Tensor& tensor) {
-  if (std::getenv("TERN_NO_AHEAD") != nullptr || !may_leave()) return false;
+  if (!may_leave()) return false;
   bool written = false;
   tell([&](Observer& observer) { written = written || observer.has_written(tensor.storage()); });
   return !written;
@@ -39,7 +38,6 @@ bool unchanged(const Tensor& tensor) {
 WorkAside::WorkAside(bool joined) : outer_(current) {
   if (outer_ != nullptr) outer_->end();
   current = this;
-  if (std::getenv("TERN_NO_ASIDE") != nullptr) return;
   if (joined || outer_ != nullptr || !may_leave()) return;
   capture_ = current_scope().mode->capture;
   stream_ = current_scope().context.stream;
