@@ -112,9 +112,14 @@ TEST_CASE("attention: dtypes and layouts over several tiles agree, in cuda", "[o
   // Blocks that share the loop over keys, over queries, or over both.
   all.push_back({{1}, 40, 900, 72, 96});
   all.push_back({{2}, 700, 700, 96, 40});
-  // Weights that backward by warpgroups computes once: one block or two for the keys.
-  for (const std::int64_t keys : {60, 120, 250, 400}) all.push_back({{2}, keys == 120 ? 300 : 150, keys, 64, 40});
-  for (const std::int64_t keys : {60, 120, 250}) all.push_back({{3}, 150, keys, 90, keys == 120 ? 72 : 128});
+  // Heads enough that backward by warpgroups computes the weights once, in each of its shapes.
+  for (const Sizes& sizes : std::vector<Sizes>{{{128}, 130, 120, 64, 40},
+                                               {{264}, 130, 120, 64, 64},
+                                               {{130}, 130, 250, 48, 64},
+                                               {{130}, 130, 120, 90, 72},
+                                               {{130}, 130, 120, 90, 128},
+                                               {{264}, 130, 120, 30, 32}})
+    all.push_back(sizes);
   // Beside vectorized, which the next test compares with sequential, as these sizes take long there. By name, too,
   // since this card and these sizes do not choose all.
   compare_with_float32("cuda", all, "vectorized", {"", "fused", "warpgroups"});

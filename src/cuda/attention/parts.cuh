@@ -12,13 +12,14 @@ namespace tern::cuda::scaled_dot_product {
 
 /// Blocks for a loop over `rows` with so many products each, where the products of all blocks are `share` for each
 /// block that the card runs at once. A part reads more than it writes. A second kernel takes as long as 1,024 rows of
-/// one product in 16 bits, 256 in float32.
+/// one product in 16 bits, and as 256 rows in float32.
 template <class T>
 int parts_for(std::int64_t rows, std::int64_t products, std::int64_t share) {
-  constexpr std::int64_t most = 16, least_rows = is_half<T> ? 128 : 64, second_kernel = is_half<T> ? 1024 : 256;
+  constexpr std::int64_t most = 16, least_rows = 128, second_kernel = 1024;
   const std::int64_t wanted = std::clamp<std::int64_t>(
       std::min(rows * products / std::max<std::int64_t>(share, 1), rows / least_rows), 1, most);
-  return (rows - rows / wanted) * products >= second_kernel ? static_cast<int>(wanted) : 1;
+  const std::int64_t saved = (rows - rows / wanted) * (is_half<T> ? products : 4);
+  return saved >= second_kernel ? static_cast<int>(wanted) : 1;
 }
 /// The share of each block that the card runs at once: two of a multiprocessor slow one another, more do so fully. With
 /// causality blocks have half of their products.
