@@ -71,7 +71,9 @@ void end_ahead(void* stream_handle) {
   follow(stream, stream.ahead);
 }
 
-bool parameters_aside(const Context& context) { return goes.parameters && recorded->handle == context.stream; }
+bool parameters_aside(const Context& context) {
+  return goes.parameters && !CopiedWeights::present() && recorded->handle == context.stream;
+}
 
 cudaStream_t next_aside(const Context& context) {
   Stream& stream = stream_state(context.stream);
@@ -79,11 +81,8 @@ cudaStream_t next_aside(const Context& context) {
   return stream.aside;
 }
 
-InOrder::InOrder() : outer_(goes) { goes.parameters = goes.weights = false; }
-InOrder::~InOrder() { goes = outer_; }
-
 void* MadeAhead::make(const Context& context, std::size_t bytes, const Make& work) {
-  if (!goes.weights || recorded->handle != context.stream) return nullptr;
+  if (!goes.weights || CopiedWeights::present() || recorded->handle != context.stream) return nullptr;
   made_ = allocate_unused(*recorded, bytes);
   if (made_ == nullptr) return nullptr;
   stream_ = recorded;

@@ -29,19 +29,6 @@ bool parameters_aside(const Context& context);
 /// What is queued there from here on comes after all that has been queued on the context's stream.
 cudaStream_t next_aside(const Context& context);
 
-/// To the end of the block, kernels of the thread have copies of weights, and write copies of gradients, which others
-/// make and read in order.
-class InOrder {
- public:
-  InOrder();
-  InOrder(const InOrder&) = delete;
-  InOrder& operator=(const InOrder&) = delete;
-  ~InOrder();
-
- private:
-  const Capture::Aside outer_;
-};
-
 /// What a kernel has made of its weights ahead of the recording, until the end of the block.
 class MadeAhead {
  public:
@@ -49,7 +36,8 @@ class MadeAhead {
   MadeAhead(const MadeAhead&) = delete;
   MadeAhead& operator=(const MadeAhead&) = delete;
   ~MadeAhead();
-  /// Memory that `work` fills, for kernels that are queued from here on; null if that must be done in order. Once only.
+  /// Memory that `work` fills, for kernels that are queued from here on; null if that must be done in order, as with
+  /// copies of weights (CopiedWeights). Once only.
   void* make(const Context& context, std::size_t bytes, const Make& work);
 
  private:

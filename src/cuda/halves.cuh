@@ -3,7 +3,6 @@
 
 #include <optional>
 
-#include "cuda/aside.cuh"
 #include "cuda/elementwise.cuh"
 #include "cuda/recording.cuh"
 
@@ -47,7 +46,6 @@ class InFloat {
   Context& context_;
   const Precision precision_;
   const CopiedWeights copied_{};
-  const InOrder in_order_{};
   std::optional<Scratch> copies_[10];
 };
 

@@ -32,7 +32,8 @@ struct Recording {
   std::size_t grown = 0;       // bytes allocated although a released block had that size
 };
 
-/// While it lives, the kernel that the calling thread runs has copies for weights, which do not outlast its call.
+/// While it lives, the kernel that the calling thread runs has copies for weights, and writes copies of gradients: they
+/// are made and read in order, and do not outlast its call.
 class CopiedWeights {
  public:
   CopiedWeights() = default;

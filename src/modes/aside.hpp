@@ -28,7 +28,7 @@ class [[nodiscard]] WorkAside {
   /// Whether the tensor's elements are written aside.
   static bool writes(const Tensor& tensor);
   /// The recording thread is about to queue work that uses a storage.
-  static void uses(Storage& storage, bool writes) noexcept;
+  static void uses(Storage& storage, bool writes);
   /// Whether all work of the thread goes aside.
   static bool inside();
   /// Work from here on comes after all that is aside.

@@ -71,7 +71,7 @@ bool WorkAside::writes(const Tensor& tensor) {
   return current != nullptr && tensor.defined() && current->written_.contains(&tensor.storage());
 }
 
-void WorkAside::uses(Storage& storage, bool writes) noexcept {
+void WorkAside::uses(Storage& storage, bool writes) {
   if (current == nullptr || current->capture_ == nullptr) return;
   if (current->inside_) return current->add(storage, writes);
   if (current->written_.contains(&storage) || (writes && current->read_.contains(&storage))) join();

@@ -8,6 +8,7 @@
 #include "card_mode.hpp"
 #include "cuda/choice.cuh"
 #include "cuda/cuda.hpp"
+#include "cuda/recording.cuh"
 #include "support/catch.hpp"
 #include "tern/modes/device.hpp"
 
@@ -92,7 +93,7 @@ TEST_CASE("aside: the half of a backward pass that is for parameters", "[card]")
   CHECK(weight == in_order);
   {
     const cudaStream_t aside = cuda::next_aside(recorded.context);
-    const cuda::InOrder others_read_them;
+    const cuda::CopiedWeights others_read_them;
     run(true);
     CHECK(weight != in_order);  // it joins at once
     CHECK(weight != aside);
@@ -148,7 +149,7 @@ TEST_CASE("ahead: what a kernel makes of its weights alone", "[card]") {
   CHECK(made() == nullptr);
   recorded.capture.aside(recorded.stream, {.weights = true});
   {
-    const cuda::InOrder copies;
+    const cuda::CopiedWeights copies;
     CHECK(made() == nullptr);
   }
   CHECK(ran_on == nullptr);

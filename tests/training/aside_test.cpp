@@ -66,6 +66,21 @@ Program network() {
   return maker.made;
 }
 
+/// Channels that fill no lanes, so that kernels may copy weights before they pack them.
+Program odd() {
+  Maker maker;
+  const Tensor first = maker.leaf({13, channels, 3, 3}), second = maker.leaf({21, 13, 3, 3}),
+               third = maker.leaf({channels, 21, 3, 3});
+  maker.made.step = [=, leaves = maker.made.leaves](const Tensor& x) {
+    forget(leaves);
+    const Tensor loss = loss_of(convolved(convolved(convolved(x, first, {}, Activation::relu), second), third));
+    loss.backward();
+    descend(leaves);
+    return loss;
+  };
+  return maker.made;
+}
+
 /// One weight for several layers, beside one whose gradient comes first.
 Program shared() {
   Maker maker;
@@ -201,10 +216,10 @@ Values trained(const std::function<Program()>& make, Precision precision, bool s
 void check_bits(const Mode& mode) {
   const Device device(mode);
   const std::pair<const char*, Program (*)()> programs[]{
-      {"network", network}, {"shared", shared},     {"adding", adding},  {"partial", partial},
-      {"twice", twice},     {"meddling", meddling}, {"watched", watched}};
+      {"network", network}, {"odd", odd},     {"shared", shared},     {"adding", adding},
+      {"partial", partial}, {"twice", twice}, {"meddling", meddling}, {"watched", watched}};
   for (const auto& [name, make] : programs)
-    for (const Precision precision : {Precision::strict, Precision::bf16, Precision::f16}) {
+    for (const Precision precision : {Precision::strict, Precision::tf32, Precision::bf16, Precision::f16}) {
       INFO(mode.name << ": " << name << " with precision " << static_cast<int>(precision));
       CHECK(trained(make, precision, true) == trained(make, precision, false));
     }
@@ -221,4 +236,9 @@ TEST_CASE("aside: recorded trainings have the bits of eager ones in cuda", "[tra
   const std::vector<std::string> modes = testing::available_modes();
   if (std::ranges::find(modes, "cuda") == modes.end()) return;
   check_bits(mode("cuda"));
+  const Device device(mode("cuda"));
+  const ForcedAlgorithm forward("conv2d", "padded"), to_x("conv2d_grad_x", "padded"),
+      to_weight("conv2d_grad_weight", "padded");
+  check_bits(mode("cuda"));
+  CHECK(forward.taken() * to_x.taken() * to_weight.taken() > 0);
 }
