@@ -11,6 +11,7 @@
 
 #include "kernels/families.hpp"
 #include "tern/core/convert.hpp"
+#include "vectorized/halves.hpp"
 #include "vectorized/parallel.hpp"
 #include "vectorized/vectorized.hpp"
 
@@ -229,6 +230,9 @@ void gather(Context& context, void* out, const void* in, const std::int64_t* ind
 /// Blocks of a constant length, which compilers vectorize.
 template <class To, class From>
 void convert_all(To* __restrict out, const From* __restrict in, std::int64_t n) {
+  if constexpr ((std::is_same_v<To, float> && std::is_same_v<From, Float16>) ||
+                (std::is_same_v<To, Float16> && std::is_same_v<From, float>))
+    return convert_float16(out, in, n);
   constexpr std::int64_t block = 64;
   std::int64_t i = 0;
   for (; i + block <= n; i += block)
@@ -240,7 +244,7 @@ void cast(Context& context, void* out, DType to, const void* in, DType from, std
   with_type_of(to, [&]<class To>(To) {
     with_type_of(from, [&]<class From>(From) {
       if constexpr (kernels::casts(dtype_of<To>) && kernels::casts(dtype_of<From>)) {
-        const double cost = tern::detail::is_half<To> || tern::detail::is_half<From> ? 2 : 0.4;
+        const double cost = 0.4;
         parallel_for(context, n, cost, [&](std::int64_t begin, std::int64_t end) {
           convert_all(static_cast<To*>(out) + begin, static_cast<const From*>(in) + begin, end - begin);
         });
