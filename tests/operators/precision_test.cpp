@@ -237,6 +237,56 @@ TEST_CASE("products of 16-bit rows that are no whole 16 bytes", "[precision]") {
   }
 }
 
+TEST_CASE("convolutions of one element by products of planes", "[precision]") {
+  struct Case {
+    const char* name;
+    Shape x;
+    std::int64_t outputs;
+    bool bias;
+    Activation activation;
+  };
+  const Case cases[]{{"whole inputs", {1, 24, 8, 12}, 45, true, Activation::relu},
+                     {"whole outputs", {3, 29, 8, 8}, 16, true, Activation::none},
+                     {"no whole lanes", {3, 29, 8, 8}, 19, true, Activation::gelu},
+                     {"no whole lanes, more outputs", {2, 11, 4, 8}, 117, true, Activation::relu},
+                     {"no whole lanes, one image", {1, 117, 16, 16}, 13, false, Activation::none},
+                     {"no bias", {2, 24, 8, 8}, 21, false, Activation::relu},
+                     {"no bias and no whole lanes", {2, 21, 8, 8}, 27, false, Activation::tanh}};
+  constexpr DType dtypes[]{DType::float32, DType::bfloat16, DType::float16};
+  for (const std::string& mode : testing::available_modes()) {
+    if (mode != "cuda") continue;
+    for (const Case& c : cases)
+      for (const DType dtype : dtypes) {
+        INFO(c.name << ", dtype " << static_cast<int>(dtype));
+        const auto convolve = [&](Precision precision, DType of) {
+          const Device device{mode, {.precision = precision}};
+          Generator generator{7};
+          std::vector<Tensor> inputs;
+          for (const Shape& shape : {c.x, Shape{c.outputs, c.x[1], 1, 1}, Shape{c.outputs}})
+            inputs.push_back(randn(shape, generator).to(dtype).to(of).set_requires_grad());
+          const Tensor y =
+              op::conv2d(inputs[0], inputs[1], c.bias ? inputs[2] : Tensor{}, {.activation = c.activation});
+          op::sum(op::mul(y, y)).backward();
+          std::vector<Tensor> results{y.detach(), inputs[0].grad(), inputs[1].grad()};
+          if (c.bias) results.push_back(inputs[2].grad());
+          return results;
+        };
+        const std::vector<Tensor> strict = convolve(Precision::strict, DType::float32);
+        const Device device{mode};  // whose algorithms are forced
+        const ForcedAlgorithm forward("conv2d", "planes"), to_x("conv2d_grad_x", "planes"),
+            to_weight("conv2d_grad_weight", "planes");
+        const std::vector<Tensor> found = convolve(Precision::tf32, dtype);
+        for (std::size_t i = 0; i < strict.size(); ++i) {
+          INFO("result " << i);
+          CHECK(distance(found[i].to(DType::float32), strict[i]) < (dtype == DType::bfloat16 ? 1e-2 : 2e-3));
+        }
+        CHECK(forward.taken() == 1);
+        CHECK(to_x.taken() == 1);
+        CHECK(to_weight.taken() == 1);
+      }
+  }
+}
+
 // By one algorithm the fused kernels take every sum in the order of the separate ones.
 TEST_CASE("a pooled convolution has the bits of a convolution and a pooling", "[precision]") {
   const Conv2dCase cases[]{{{7, 1, 28, 28}, {20, 1, 5, 5}, {}},

@@ -19,15 +19,18 @@ constexpr std::array to_image{&flipped_grad_x, &library_grad_x, &product_grad_x}
 constexpr std::array to_weight{&library_grad_weight};
 
 // Of a problem whose elements are float32 in registers, in either order.
-constexpr std::array own_forward{&narrow_forward_first, &depthwise_forward,     &single_forward_first,
-                                 &padded_forward_first, &grouped_forward_first, &single_forward_last,
-                                 &padded_forward_last,  &grouped_forward_last,  &narrow_forward_last};
-constexpr std::array own_to_image{&narrow_grad_x_first, &depthwise_grad_x,     &single_grad_x_first,
-                                  &padded_grad_x_first, &grouped_grad_x_first, &single_grad_x_last,
-                                  &padded_grad_x_last,  &grouped_grad_x_last,  &narrow_grad_x_last};
-constexpr std::array own_to_weight{&narrow_grad_weight_first, &depthwise_grad_weight,     &single_grad_weight_first,
-                                   &padded_grad_weight_first, &grouped_grad_weight_first, &single_grad_weight_last,
-                                   &padded_grad_weight_last,  &grouped_grad_weight_last,  &narrow_grad_weight_last};
+constexpr std::array own_forward{&narrow_forward_first, &depthwise_forward,    &single_forward_first,
+                                 &planes_forward_first, &padded_forward_first, &grouped_forward_first,
+                                 &single_forward_last,  &padded_forward_last,  &grouped_forward_last,
+                                 &narrow_forward_last,  &planes_forward_last};
+constexpr std::array own_to_image{&narrow_grad_x_first, &depthwise_grad_x,    &single_grad_x_first,
+                                  &planes_grad_x_first, &padded_grad_x_first, &grouped_grad_x_first,
+                                  &single_grad_x_last,  &padded_grad_x_last,  &grouped_grad_x_last,
+                                  &narrow_grad_x_last,  &planes_grad_x_last};
+constexpr std::array own_to_weight{&narrow_grad_weight_first, &depthwise_grad_weight,    &single_grad_weight_first,
+                                   &planes_grad_weight_first, &padded_grad_weight_first, &grouped_grad_weight_first,
+                                   &single_grad_weight_last,  &padded_grad_weight_last,  &grouped_grad_weight_last,
+                                   &narrow_grad_weight_last,  &planes_grad_weight_last};
 
 const kernels::Conv<float>& of_float() {
   static const kernels::Conv<float> kernels = conv<float>();

@@ -389,7 +389,7 @@ void run(Context& context, const Problem& p, const Arrays& arrays, int plan, voi
 bool fits(const Problem& p) {
   constexpr std::int64_t most = std::int64_t{1} << 31, most_layers = 65535;
   if (p.element != Element::float32 || p.pools || p.C == 0 || card().code < 80) return false;
-  if (p.N > most_layers || p.weights() >= most || p.H * p.W >= most || p.OH * p.OW >= most) return false;
+  if (p.N > most_layers || p.weights() >= most || p.H * p.W >= most || p.positions() >= most) return false;
   return with_lanes(p, true).weights() < most && next_plan(p, -1) >= 0;
 }
 
