@@ -3,6 +3,7 @@
 // then have as many for engines, and are float32 for our own products.
 
 #include <array>
+#include <cstdlib>
 
 #include "cuda/convolution/algorithms.cuh"
 #include "cuda/convolution/engines.cuh"
@@ -228,7 +229,9 @@ struct Inner {
     problem.by_groups = folds && p.groups > 1;
     const bool same = p.KH * p.KW == 1 && problem.weights() == p.weights() && !flips_weight();
     problem.packed_weight =
-        in_order && !same && orders_weight(problem) && same_image(problem, packed(problem, problem.element));
+        in_order && !same &&
+        !(std::getenv("TERN_OLD_WEIGHTS") != nullptr && (flips_weight() || p.pass == Pass::grad_weight)) &&
+        orders_weight(problem) && same_image(problem, packed(problem, problem.element));
     takes_weight = !problem.packed_weight && problem.weights() == p.weights() && p.inputs.weight % 16 == 0 &&
                    problem.element == p.stored;
     plan = algorithm->fits(problem) ? algorithm->plan_after(problem, -1) : -1;
