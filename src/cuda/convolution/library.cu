@@ -65,15 +65,17 @@ template <bool flip, bool float_out>
 Task gradient(const Problem& requested) {
   Task task{packed(requested, requested.element), false, false, true, flip};
   task.packed.float_out = float_out;
-  const bool in_its_place = (float_out || requested.element == requested.stored) && in_place(requested, task.packed);
+  const bool narrow_out = requested.element == requested.stored && !wide_weight(requested);
+  const bool in_its_place = (float_out || narrow_out) && in_place(requested, task.packed);
   task.takes_image = requested.pass == Pass::grad_x ? in_its_place : takes_image(requested, task.packed);
   task.takes_weight =
       requested.pass == Pass::grad_weight ? in_its_place : !flip && takes_weight(requested, task.packed);
   return task;
 }
 bool converts(const Problem& requested) {
-  return fits(requested) && requested.element == Element::bfloat16 && requested.stored == Element::float32 &&
-         in_place(requested, packed(requested, requested.element));
+  const bool widens =
+      requested.stored == Element::float32 ? requested.element == Element::bfloat16 : wide_weight(requested);
+  return fits(requested) && widens && in_place(requested, packed(requested, requested.element));
 }
 bool flippable(const Problem& requested) { return flips(requested, packed(requested, requested.element)); }
 

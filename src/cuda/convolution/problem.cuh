@@ -66,6 +66,11 @@ struct Arrays {
   Activation after = Activation::none;
 };
 
+/// Whether a pass of 16 bits writes the gradient of the weight in float32.
+inline bool wide_weight(const Problem& problem) {
+  return problem.pass == Pass::grad_weight && problem.wide_parameters && bytes_of(problem.stored) == 2;
+}
+
 inline Alignments alignments_of(const Arrays& arrays) {
   return {alignment_of(arrays.x), alignment_of(arrays.weight), alignment_of(arrays.y), alignment_of(arrays.bias)};
 }

@@ -95,45 +95,50 @@ constexpr std::array by_library{&library};
 
 // ---- the gradient of a weight from few rows: writing it takes the time ----
 
-constexpr int outer_lanes = 8, outer_threads = 256, outer_rows = 32;  // of out: adjacent columns of a thread; rows of
-                                                                      // a block
+constexpr int outer_threads = 256, outer_rows = 32;  // rows of out of a block
+/// Adjacent columns of a thread: it writes 16 bytes of a row.
+template <class Out>
+constexpr int outer_lanes = 16 / sizeof(Out);
 
 /// out [m, n] = a^T b, for a [k, m] and b [k, n].
-template <class T>
+template <class Out, class T>
 __global__ void __launch_bounds__(outer_threads)
-    outer_kernel(T* out, const T* a, const T* b, std::int64_t m, std::int64_t n, int k) {
+    outer_kernel(Out* out, const T* a, const T* b, std::int64_t m, std::int64_t n, int k) {
   begin_kernel();
-  const std::int64_t column = (blockIdx.x * std::int64_t{outer_threads} + threadIdx.x) * outer_lanes;
+  constexpr int lanes = outer_lanes<Out>;
+  const std::int64_t column = (blockIdx.x * std::int64_t{outer_threads} + threadIdx.x) * lanes;
   if (column >= n) return;
-  Pack<float, outer_lanes> factors[most_gemv];
+  Pack<float, lanes> factors[most_gemv];
 #pragma unroll
   for (int i = 0; i < most_gemv; ++i)
-    if (i < k) factors[i] = load<outer_lanes>(b + i * n + column);
+    if (i < k) factors[i] = load<lanes>(b + i * n + column);
   const std::int64_t first = blockIdx.y * std::int64_t{outer_rows}, end = min(first + outer_rows, m);
 #pragma unroll 4
   for (std::int64_t row = first; row < end; ++row) {
-    Pack<float, outer_lanes> sum{};
+    Pack<float, lanes> sum{};
 #pragma unroll
     for (int i = 0; i < most_gemv; ++i) {
       if (i >= k) continue;
       const float factor = widened(a[i * m + row]);
 #pragma unroll
-      for (int lane = 0; lane < outer_lanes; ++lane)
+      for (int lane = 0; lane < lanes; ++lane)
         sum.value[lane] = ::fmaf(factor, factors[i].value[lane], sum.value[lane]);
     }
-    store<outer_lanes>(out + row * n + column, sum);
+    store<lanes>(out + row * n + column, sum);
   }
 }
 
 void run_outer(Context& context, const Problem& p, const Arrays& arrays, int, void*) {
-  with_elements(p.out, arrays.out, [&]<class T>(T* out) {
+  const auto run = [&]<class Out, class T>(Out* out, const T* a) {
+    launch(context,
+           Grid(dim3(static_cast<unsigned>(ceil_div(p.n, outer_lanes<Out> * outer_threads)),
+                     static_cast<unsigned>(ceil_div(p.m, outer_rows))),
+                outer_threads),
+           outer_kernel<Out, T>, out, a, static_cast<const T*>(arrays.b), p.m, p.n, static_cast<int>(p.k));
+  };
+  with_elements(p.in, const_cast<void*>(arrays.a), [&]<class T>(const T* a) {
     if constexpr (is_half<T>)
-      launch(context,
-             Grid(dim3(static_cast<unsigned>(ceil_div(p.n, outer_lanes * outer_threads)),
-                       static_cast<unsigned>(ceil_div(p.m, outer_rows))),
-                  outer_threads),
-             outer_kernel<T>, out, static_cast<const T*>(arrays.a), static_cast<const T*>(arrays.b), p.m, p.n,
-             static_cast<int>(p.k));
+      p.out == p.in ? run(static_cast<T*>(arrays.out), a) : run(static_cast<float*>(arrays.out), a);
   });
 }
 
@@ -141,7 +146,7 @@ const Algorithm gemv_gradient{.name = "gemv",
                               .fits =
                                   [](const Problem& p) {
                                     return p.transpose_a && !p.transpose_b && p.batch == 1 && p.k <= most_gemv &&
-                                           p.n % outer_lanes == 0 && p.m <= std::int64_t{65535} * outer_rows &&
+                                           p.n % 8 == 0 && p.m <= std::int64_t{65535} * outer_rows &&
                                            p.inputs.out % 16 == 0 && p.inputs.b % 16 == 0;
                                   },
                               .run = run_outer};
@@ -192,12 +197,15 @@ template <class T>
 void backward_in_float(Context& context, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x,
                        const T* weight, const T* y, const Linear& shape) {
   InFloat arrays(context);
+  const bool wide = shape.wide_parameters;
   const std::int64_t images = shape.rows * shape.in, weights = shape.out * shape.in, outputs = shape.rows * shape.out;
-  float *const to_x = arrays.out(grad_x, images), *const to_weight = arrays.out(grad_weight, weights),
-               *const to_bias = arrays.out(grad_bias, shape.out);
+  float* const to_x = arrays.out(grad_x, images);
+  float* const to_weight = wide ? reinterpret_cast<float*>(grad_weight) : arrays.out(grad_weight, weights);
+  float* const to_bias = wide ? reinterpret_cast<float*>(grad_bias) : arrays.out(grad_bias, shape.out);
   of_float().linear_backward(context, to_x, to_weight, to_bias, arrays.in(grad_y, outputs), arrays.in(x, images),
                              arrays.in(weight, weights), arrays.in(y, outputs), shape);
   arrays.round(grad_x, to_x, images);
+  if (wide) return;
   arrays.round(grad_weight, to_weight, weights);
   arrays.round(grad_bias, to_bias, shape.out);
 }
@@ -219,7 +227,8 @@ void linear_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
     return made_for;
   };
   const Arrays for_weight{grad_weight, g, x}, for_x{grad_x, g, weight};
-  const Problem to_weight = problem({.m = shape.out, .n = shape.in, .k = shape.rows, .transpose_a = true}, for_weight);
+  Problem to_weight = problem({.m = shape.out, .n = shape.in, .k = shape.rows, .transpose_a = true}, for_weight);
+  if (shape.wide_parameters) to_weight.out = Element::float32;
   const Problem to_x = problem({.m = shape.rows, .n = shape.in, .k = shape.out}, for_x);
   const auto runs = [](const Problem& p) { return p.work() > 0 && library.fits(p); };
   if (((masked || bias) && !by_rows) || (grad_weight != nullptr && !runs(to_weight)) ||
@@ -235,7 +244,7 @@ void linear_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
   if (grad_x != nullptr) data.emplace(context, nullptr, by_library, to_x, for_x);
   if (grad_weight != nullptr) weights.emplace(context, "linear_backward", to_weights, to_weight, for_weight);
   run_side_by_side(context, data, weights, [&](const Context& where) {
-    if (bias) sum_slices<T>(where, nullptr, grad_bias, partials.as<float>(), slices, 0, shape.out);
+    if (bias) sum_bias(where, grad_bias, shape.wide_parameters, partials.as<float>(), slices, shape.out);
   });
 }
 
