@@ -47,7 +47,11 @@ struct Recording {
   std::vector<Work> aside;                  // what the work awaits next
   std::vector<Work> ahead;                  // before all other work
   Capture::Aside goes;
+  std::vector<std::size_t> marks;        // places in the work; none: behind what is aside, when it is awaited
+  std::vector<std::vector<Work>> early;  // from each mark
+  int goes_early = -1;
   std::vector<void*> free, free_after_join;
+  static constexpr auto none = std::numeric_limits<std::size_t>::max();
 
   bool holds_back() const { return !branches.empty() || !aside.empty(); }
 };
@@ -77,6 +81,8 @@ void queue(void* stream, Work work) {
   Recording* const recording = recording_of(stream);
   if (recording == nullptr)
     work();
+  else if (recording->goes_early >= 0)
+    recording->early[static_cast<std::size_t>(recording->goes_early)].push_back(std::move(work));
   else if (recording->goes.everything)
     recording->aside.push_back(std::move(work));
   else if (recording->goes.ahead)
@@ -211,8 +217,16 @@ void destroy(void* handle) {
 
 void abandon(void* stream) { destroy(std::exchange(static_cast<Stream*>(stream)->recording, nullptr)); }
 
+/// Puts what goes early directly behind its mark.
+void place_early(Recording& recording) {
+  for (std::size_t i = recording.early.size(); i-- > 0;)
+    recording.work.insert(recording.work.begin() + static_cast<std::ptrdiff_t>(recording.marks[i]),
+                          recording.early[i].begin(), recording.early[i].end());
+}
+
 void* end(void* stream) {
   Recording* const recording = std::exchange(static_cast<Stream*>(stream)->recording, nullptr);
+  place_early(*recording);
   if (failures.load() > 0) {
     --failures;
     destroy(recording);
@@ -264,8 +278,18 @@ void await(void* stream) {
   Recording& recording = *recording_of(stream);
   std::move(recording.aside.begin(), recording.aside.end(), std::back_inserter(recording.work));
   recording.aside.clear();
+  std::replace(recording.marks.begin(), recording.marks.end(), Recording::none, recording.work.size());
   reuse_released(recording);
 }
+
+int mark(void* stream) {
+  Recording& recording = *recording_of(stream);
+  recording.marks.push_back(recording.aside.empty() ? recording.work.size() : Recording::none);
+  recording.early.emplace_back();
+  return static_cast<int>(recording.marks.size()) - 1;
+}
+
+void go_early(void* stream, int mark) { recording_of(stream)->goes_early = mark; }
 
 // ---- the table ----
 
@@ -442,7 +466,9 @@ const Mode& replaying_mode() {
                                  .join = join,
                                  .loop = loop,
                                  .aside = set_aside,
-                                 .await = await};
+                                 .await = await,
+                                 .mark = mark,
+                                 .early = go_early};
     Mode mode = tern::mode("sequential");
     mode.memory = &memory();
     mode.capture = &capture;
