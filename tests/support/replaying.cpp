@@ -47,11 +47,10 @@ struct Recording {
   std::vector<Work> aside;                  // what the work awaits next
   std::vector<Work> ahead;                  // before all other work
   Capture::Aside goes;
-  std::vector<std::size_t> marks;        // places in the work; none: behind what is aside, when it is awaited
+  std::vector<std::size_t> marks;        // places in the work
   std::vector<std::vector<Work>> early;  // from each mark
   int goes_early = -1;
   std::vector<void*> free, free_after_join;
-  static constexpr auto none = std::numeric_limits<std::size_t>::max();
 
   bool holds_back() const { return !branches.empty() || !aside.empty(); }
 };
@@ -278,13 +277,13 @@ void await(void* stream) {
   Recording& recording = *recording_of(stream);
   std::move(recording.aside.begin(), recording.aside.end(), std::back_inserter(recording.work));
   recording.aside.clear();
-  std::replace(recording.marks.begin(), recording.marks.end(), Recording::none, recording.work.size());
   reuse_released(recording);
 }
 
 int mark(void* stream) {
   Recording& recording = *recording_of(stream);
-  recording.marks.push_back(recording.aside.empty() ? recording.work.size() : Recording::none);
+  await(stream);
+  recording.marks.push_back(recording.work.size());
   recording.early.emplace_back();
   return static_cast<int>(recording.marks.size()) - 1;
 }
@@ -466,9 +465,7 @@ const Mode& replaying_mode() {
                                  .join = join,
                                  .loop = loop,
                                  .aside = set_aside,
-                                 .await = await,
-                                 .mark = mark,
-                                 .early = go_early};
+                                 .await = await};
     Mode mode = tern::mode("sequential");
     mode.memory = &memory();
     mode.capture = &capture;
@@ -482,6 +479,21 @@ const Mode& replaying_mode() {
     return register_mode("replaying", mode);
   }();
   return replaying;
+}
+
+const Mode& replaying_early_mode() {
+  static const Mode& early = []() -> const Mode& {
+    static const Capture capture = [] {
+      Capture with_marks = *replaying_mode().capture;
+      with_marks.mark = mark;
+      with_marks.early = go_early;
+      return with_marks;
+    }();
+    Mode mode = replaying_mode();
+    mode.capture = &capture;
+    return register_mode("replaying_early", mode);
+  }();
+  return early;
 }
 
 void fail_recordings(int count) { failures.store(count); }

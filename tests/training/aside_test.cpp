@@ -304,6 +304,7 @@ void check_bits(const Mode& mode) {
 
 TEST_CASE("aside: recorded trainings have the bits of eager ones", "[training]") {
   check_bits(testing::replaying_mode());
+  check_bits(testing::replaying_early_mode());
   check_bits(mode("debug"));
 }
 
