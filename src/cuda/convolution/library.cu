@@ -44,8 +44,11 @@ Task two_passes(const Problem& requested) {
 }
 template <bool narrow>
 Task one_pass(const Problem& requested) {
-  const Problem problem = with_epilogue(requested, narrow ? Element::bfloat16 : requested.stored);
-  return {problem, takes_image(requested, problem), takes_weight(requested, problem), true};
+  Problem problem = with_epilogue(requested, narrow ? Element::bfloat16 : requested.stored);
+  // cuDNN copies all channels of x and y around an engine of 16 bits that writes a slice of a wider tensor.
+  const bool takes_y = bytes_of(requested.stored) > 2 || requested.y_channels == requested.O;
+  if (!takes_y) problem.y_channels = requested.O;
+  return {problem, takes_image(requested, problem), takes_weight(requested, problem), takes_y};
 }
 
 // Relu, with or without a top, is the only activation that the engines have.

@@ -1,4 +1,5 @@
 #include "cuda/convolution/packed.cuh"
+#include "cuda/cuda.hpp"
 #include "cuda/elements.cuh"
 #include "cuda/elementwise.cuh"
 #include "cuda/fused_rows.cuh"
@@ -77,8 +78,7 @@ __global__ void pack_taps_kernel(T* out, const T* weight, int C) {
 }
 
 /// The inverse, of the sum of slices.
-template <class Out, class In>
-__global__ void sum_taps_kernel(Out* weight, const In* partials, int slices, int C) {
+__global__ void sum_taps_kernel(float* weight, const float* partials, int slices, int C) {
   __shared__ float tile[32 * most_taps];
   begin_kernel();
   const int taps = static_cast<int>(blockDim.y), tap = static_cast<int>(threadIdx.y),
@@ -86,14 +86,14 @@ __global__ void sum_taps_kernel(Out* weight, const In* partials, int slices, int
   const int first = static_cast<int>(blockIdx.x) * 32, at = tap * 32 + lane;
   const std::int64_t row = blockIdx.y, step = static_cast<std::int64_t>(gridDim.y) * taps * C;
   if (first + lane < C) {
-    const In* const from = partials + (row * taps + tap) * C + first + lane;
+    const float* const from = partials + (row * taps + tap) * C + first + lane;
     float sum = 0;
 #pragma unroll 8
-    for (int slice = 0; slice < slices; ++slice) sum += widened(from[slice * step]);
+    for (int slice = 0; slice < slices; ++slice) sum += from[slice * step];
     tile[lane * taps + tap] = sum;
   }
   __syncthreads();
-  if (at < min(32, C - first) * taps) convert(weight[(row * C + first) * taps + at], tile[at]);
+  if (at < min(32, C - first) * taps) weight[(row * C + first) * taps + at] = tile[at];
 }
 
 bool fits_taps(const Problem& requested, const Problem& packed) {
@@ -232,9 +232,6 @@ void pack_weight(const Context& context, Out* out, const In* weight, const Probl
 }
 template <class Out, class In>
 void unpack_weight(const Context& context, Out* weight, const In* in, const Problem& requested, const Problem& packed) {
-  if (fits_taps(requested, packed))
-    return launch(context, taps_grid(requested), sum_taps_kernel<Out, In>, weight, in, 1,
-                  static_cast<int>(requested.C / requested.groups));
   const std::int64_t count = packed.weights();
   launch(context, Grid(blocks_for(count), 256), unpack_weight_kernel<Out, In>, weight, in,
          static_cast<std::uint32_t>(count), weight_place(requested, packed));
@@ -359,7 +356,7 @@ bool sums_weight(const Problem& requested, const Problem& packed, std::int64_t s
 
 void sum_weight(const Context& context, float* weight, const float* partials, std::int64_t slices,
                 const Problem& requested) {
-  launch(context, taps_grid(requested), sum_taps_kernel<float, float>, weight, partials, static_cast<int>(slices),
+  launch(context, taps_grid(requested), sum_taps_kernel, weight, partials, static_cast<int>(slices),
          static_cast<int>(requested.C / requested.groups));
 }
 
@@ -417,6 +414,18 @@ void Packed::before(const Context& context) {
   engine_.weight = made;
 }
 
+void Packed::copy_y(const Context& context) const {
+  kernels::Strided copy;
+  copy.rank = 2;
+  copy.count = requested_.outputs();
+  copy.size[0] = requested_.positions();
+  copy.size[1] = copy.in[0] = requested_.O;
+  copy.out[0] = requested_.y_channels;
+  copy.out[1] = copy.in[1] = 1;
+  Context where = context;
+  movement().copy(where, own_.y, y_, copy, static_cast<std::size_t>(bytes_of(requested_.stored)));
+}
+
 void Packed::after(const Context& context) const {
   const Problem& packed = task_.packed;
   if (requested_.pass == Pass::grad_x && !task_.takes_image)
@@ -429,6 +438,7 @@ void Packed::after(const Context& context) const {
       else
         unpack_weight(context, own, weight, requested_, packed);
     });
+  if (requested_.pass == Pass::forward && packed.epilogue && !task_.takes_y) return copy_y(context);
   if (requested_.pass == Pass::forward && packed.epilogue && packed.activation != requested_.activation)
     return with_element(packed, y_, own_.y, [&]<class Own>(Own*, auto* own) {
       if constexpr (is_half<Own>) map(context, requested_.outputs(), Clip{requested_.activation}, own, own);

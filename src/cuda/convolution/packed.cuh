@@ -76,6 +76,8 @@ class Packed {
   void after(const Context& context) const;
 
  private:
+  void copy_y(const Context& context) const;
+
   const Problem& requested_;
   const Task& task_;
   Arrays own_, engine_;
