@@ -1,4 +1,5 @@
 #include "cuda/convolution/packed.cuh"
+#include "cuda/convolution/phases.cuh"
 #include "cuda/elements.cuh"
 #include "cuda/elementwise.cuh"
 #include "cuda/fused_rows.cuh"
@@ -147,6 +148,37 @@ __global__ void __launch_bounds__(flip_tile* flip_rows)
   }
 }
 
+/// Where the taps of a weight lie in one ordered by phases: the row of a tap for the first channel, and the rows of a
+/// channel.
+struct PhaseRows {
+  int first[most_phase_taps], of_channel[most_phase_taps];
+};
+
+/// Likewise of each group, ordered by phases: [channels of all groups, taps, O] for each.
+template <class Out, class In>
+__global__ void __launch_bounds__(flip_tile* flip_rows)
+    phase_taps_kernel(Out* out, const In* weight, int C, int O, Divisor<std::uint32_t> taps,
+                      const __grid_constant__ PhaseRows rows) {
+  __shared__ In tile[flip_tile][flip_tile + 1];
+  begin_kernel();
+  const int x = static_cast<int>(threadIdx.x), y = static_cast<int>(threadIdx.y), group = static_cast<int>(blockIdx.z);
+  const int first_column = static_cast<int>(blockIdx.x) * flip_tile, first_o = static_cast<int>(blockIdx.y) * flip_tile;
+  const int columns = C * static_cast<int>(taps.value());
+#pragma unroll
+  for (int i = y; i < flip_tile; i += flip_rows)
+    if (first_o + i < O && first_column + x < columns)
+      tile[i][x] = weight[(static_cast<std::int64_t>(group) * O + first_o + i) * columns + first_column + x];
+  __syncthreads();
+#pragma unroll
+  for (int i = y; i < flip_tile; i += flip_rows) {
+    if (first_column + i >= columns || first_o + x >= O) continue;
+    int c, tap;
+    taps.split(first_column + i, c, tap);
+    const int row = rows.first[tap] + (group * C + c) * rows.of_channel[tap];
+    convert(out[static_cast<std::int64_t>(row) * O + first_o + x], tile[x][i]);
+  }
+}
+
 // ---- images ----
 
 /// The source of an element of a packed image; -1 for padding.
@@ -252,6 +284,28 @@ void flip_weight(const Context& context, Out* out, const In* weight, const Probl
                            Divisor<std::uint32_t>(requested.C / requested.groups)};
   launch(context, Grid(blocks_for(count), 256), flip_weight_kernel<Out, In>, out, weight,
          static_cast<std::uint32_t>(count), place);
+}
+
+/// out ordered by phases from weight [O, C / groups, KH, KW].
+template <class Out, class In>
+void order_phases(const Context& context, Out* out, const In* weight, const Problem& requested) {
+  PhaseRows rows{};
+  for (const Phase& phase : phases_of(requested))
+    for (std::int64_t i = 0; i < phase.taps(); ++i) {
+      const std::int64_t row = i / phase.w.taps, column = i % phase.w.taps;
+      const std::int64_t kh = phase.h.tap + (phase.h.taps - 1 - row) * phase.h.step,
+                         kw = phase.w.tap + (phase.w.taps - 1 - column) * phase.w.step;
+      rows.first[kh * requested.KW + kw] = static_cast<int>(phase.weight + i);
+      rows.of_channel[kh * requested.KW + kw] = static_cast<int>(phase.taps());
+    }
+  const std::int64_t C = requested.C / requested.groups, O = requested.O / requested.groups,
+                     taps = requested.KH * requested.KW;
+  launch(context,
+         Grid(dim3(static_cast<unsigned>(ceil_div(C * taps, flip_tile)), static_cast<unsigned>(ceil_div(O, flip_tile)),
+                   static_cast<unsigned>(requested.groups)),
+              dim3(flip_tile, flip_rows)),
+         phase_taps_kernel<Out, In>, out, weight, static_cast<int>(C), static_cast<int>(O),
+         Divisor<std::uint32_t>(taps), rows);
 }
 
 /// out [N, H', W', C'] from x [N, H, W, C], and the inverse for a gradient.
@@ -402,8 +456,9 @@ void Packed::before(const Context& context) {
   if (requested_.pass == Pass::grad_weight || task_.takes_weight) return;
   const auto pack = [requested = requested_, task = task_, own = own_.weight](const Context& where, void* to) {
     with_element(task.packed, to, own, [&](auto* weight, const auto* from) {
-      task.flipped ? flip_weight(where, weight, from, requested)
-                   : pack_weight(where, weight, from, requested, task.packed);
+      task.by_phases ? order_phases(where, weight, from, requested)
+      : task.flipped ? flip_weight(where, weight, from, requested)
+                     : pack_weight(where, weight, from, requested, task.packed);
     });
   };
   const auto bytes = static_cast<std::size_t>(packed.weights() * bytes_of(packed.element));
