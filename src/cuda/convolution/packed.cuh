@@ -55,7 +55,8 @@ void sum_weight(const Context& context, float* weight, const float* partials, st
 struct Task {
   Problem packed;
   bool takes_image, takes_weight, takes_y;
-  bool flipped = false;  ///< the engine runs flipped(packed)
+  bool flipped = false;    ///< the engine runs flipped(packed)
+  bool by_phases = false;  ///< its weight is ordered by phases (phases.cuh)
 
   Problem problem() const { return flipped ? convolution::flipped(packed) : packed; }
 };

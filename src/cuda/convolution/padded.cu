@@ -232,16 +232,18 @@ __global__ void bias_kernel(T* to, const T* bias, int count, int real, Divisor<s
 // The preferred first; the others where our implicit product is clearly faster.
 constexpr std::array own_forward{&fold_forward_first, &implicit_forward_first, &implicit_forward_last, &library_forward,
                                  &fold_forward_last};
-constexpr std::array own_to_image{&fold_grad_x_first, &implicit_grad_x_first, &implicit_grad_x_last,
-                                  &flipped_grad_x,    &library_grad_x,        &fold_grad_x_last};
+constexpr std::array own_to_image{&fold_grad_x_first,    &strided_grad_x_first, &implicit_grad_x_first,
+                                  &implicit_grad_x_last, &flipped_grad_x,       &library_grad_x,
+                                  &strided_grad_x_last,  &fold_grad_x_last};
 constexpr std::array forward{&fold_forward_first, &implicit_forward_first, &library_forward, &implicit_forward_last,
                              &fold_forward_last};
-constexpr std::array to_image{&fold_grad_x_first,    &implicit_grad_x_first, &flipped_grad_x,
-                              &implicit_grad_x_last, &library_grad_x,        &fold_grad_x_last};
+constexpr std::array to_image{&fold_grad_x_first,    &strided_grad_x_first, &implicit_grad_x_first, &flipped_grad_x,
+                              &implicit_grad_x_last, &library_grad_x,       &strided_grad_x_last,   &fold_grad_x_last};
 constexpr std::array to_weight{&implicit_grad_weight, &library_grad_weight};
 // In 16 bits.
 constexpr std::array halves_forward{&fused_epilogue_forward, &library_forward, &implicit_halves};
-constexpr std::array halves_to_image{&flipped_grad_x, &library_grad_x, &product_grad_x};
+constexpr std::array halves_to_image{&strided_halves_first, &flipped_grad_x, &library_grad_x, &product_grad_x,
+                                     &strided_halves_last};
 constexpr std::array halves_to_weight{&library_grad_weight};
 using List = Candidates<Problem, Arrays>;
 
@@ -289,7 +291,7 @@ struct Inner {
     const auto is = [&](const auto&... others) { return ((algorithm == &others) || ...); };
     const bool folds = is(fold_forward_first, fold_forward_last, fold_grad_x_first, fold_grad_x_last);
     const bool implicit = is(implicit_forward_first, implicit_forward_last, implicit_grad_x_first, implicit_grad_x_last,
-                             implicit_grad_weight);
+                             strided_grad_x_first, strided_grad_x_last, implicit_grad_weight);
     problem = with_lanes(p, !implicit && !folds);
     // Those that flip the weight do that as they pack it; our own forward product gains only where it is large.
     constexpr std::int64_t large = 8'000'000;
@@ -399,9 +401,10 @@ std::int64_t engine_lanes_of(const Problem& p) {
 }
 
 /// In TF32, for which this was measured: the gradient of x through a stride of many groups, or without lanes for
-/// engines: nothing takes them as they are.
+/// engines, unless our implicit products take them as they are in less time.
 bool folds_groups(const Problem& p) {
   const std::int64_t C = p.C / p.groups, O = p.O / p.groups;
+  if (strided_fits(p) && strided_time(p) < fold_time(p) + copies_time(p, in_lanes(p, 4))) return false;
   return p.tensor_cores() && p.pass == Pass::grad_x && p.stride_h * p.stride_w > 1 &&
          (p.groups > most_engine_groups || C % engine_lanes != 0 || O % engine_lanes != 0);
 }

@@ -7,10 +7,6 @@
 namespace tern::cuda::convolution {
 namespace {
 
-double multiply_adds(const Problem& p) {
-  return static_cast<double>(p.outputs()) * static_cast<double>(p.C / p.groups * p.KH * p.KW);
-}
-
 /// Elements of an output's sum.
 std::int64_t sum_of(const Problem& p) { return p.KH * p.KW * (p.C / p.groups); }
 /// Of a group.
@@ -20,6 +16,10 @@ std::int64_t library_tiles(const Problem& p) {
 }
 
 }  // namespace
+
+double multiply_adds(const Problem& p) {
+  return static_cast<double>(p.outputs()) * static_cast<double>(p.C / p.groups * p.KH * p.KW);
+}
 
 bool is_common(const Problem& engine) {
   constexpr std::int64_t multiple = 64;
