@@ -30,6 +30,16 @@ bool fits(const Problem& requested) {
 }
 bool narrow(const Problem& requested) { return fits(requested) && rounds_factors(requested); }
 
+/// Around each group's work in 16 bits, cuDNN would copy its channels of x and y. Here one copy has all groups.
+Task by_groups(Task task, const Problem& requested) {
+  if (requested.groups == 1 || bytes_of(requested.stored) > 2 || runs_together(task.packed) || task.packed.float_out)
+    return task;
+  task.packed.by_groups = true;
+  task.packed.y_channels = requested.O;
+  task.takes_image = task.takes_y = false;
+  return task;
+}
+
 // ---- forward ----
 
 template <bool narrow>
@@ -40,7 +50,7 @@ Task two_passes(const Problem& requested) {
     takes_y = takes_y && requested.inputs.bias == 0 && requested.activation == Activation::none;
     problem.float_out = !takes_y;
   }
-  return {problem, takes_image(requested, problem), takes_weight(requested, problem), takes_y};
+  return by_groups({problem, takes_image(requested, problem), takes_weight(requested, problem), takes_y}, requested);
 }
 template <bool narrow>
 Task one_pass(const Problem& requested) {
@@ -48,7 +58,7 @@ Task one_pass(const Problem& requested) {
   // cuDNN copies all channels of x and y around an engine of 16 bits that writes a slice of a wider tensor.
   const bool takes_y = bytes_of(requested.stored) > 2 || requested.y_channels == requested.O;
   if (!takes_y) problem.y_channels = requested.O;
-  return {problem, takes_image(requested, problem), takes_weight(requested, problem), takes_y};
+  return by_groups({problem, takes_image(requested, problem), takes_weight(requested, problem), takes_y}, requested);
 }
 
 // Relu, with or without a top, is the only activation that the engines have.
@@ -73,7 +83,7 @@ Task gradient(const Problem& requested) {
   task.takes_image = requested.pass == Pass::grad_x ? in_its_place : takes_image(requested, task.packed);
   task.takes_weight =
       requested.pass == Pass::grad_weight ? in_its_place : !flip && takes_weight(requested, task.packed);
-  return task;
+  return by_groups(task, requested);
 }
 bool converts(const Problem& requested) {
   const bool widens =

@@ -77,7 +77,8 @@ class Packed {
   void after(const Context& context) const;
 
  private:
-  void copy_y(const Context& context) const;
+  /// Copies x or y between the caller's array and the engine's, which lies as `packed` says.
+  void copy(const Context& context, void* out, const void* in, Pass of, bool back) const;
 
   const Problem& requested_;
   const Task& task_;
