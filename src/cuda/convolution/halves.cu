@@ -141,15 +141,15 @@ void run_converted(Context& context, const Problem& problem, const Arrays& array
   });
 }
 
-// The last one is for a version of the library without an engine.
-const Algorithm converted_forward{.name = "general",
-                                  .fits =
-                                      [](const Problem& problem) {
-                                        return !fused_epilogue_forward.fits(problem) &&
-                                               !product_forward.fits(problem) &&
-                                               library_forward.plan_after(problem, -1) < 0;
-                                      },
-                                  .run = run_converted};
+// The last one is for what no engine runs.
+const Algorithm converted_forward{
+    .name = "general",
+    .fits =
+        [](const Problem& problem) {
+          const auto runs = [&](const Algorithm& one) { return one.fits(problem) && one.plan_after(problem, -1) >= 0; };
+          return !runs(fused_epilogue_forward) && !runs(product_forward) && !runs(library_forward);
+        },
+    .run = run_converted};
 constexpr std::array forward{&boxes_halves_first, &fused_epilogue_forward, &product_forward,  &library_forward,
                              &boxes_halves_last,  &implicit_halves,        &converted_forward};
 /// With `added`, y becomes after(y + added) where the algorithm can do that. Whether it did.

@@ -439,8 +439,8 @@ bool pays(const Problem& p) {
   const std::int64_t longest = 512, long_sum = p.tensor_cores() ? 256 : longest;
   if (p.channels_last() && p.groups == 1) return false;  // its algorithms fill the lanes of x themselves
   const std::int64_t C = p.C / p.groups, O = p.O / p.groups, lanes = engine_lanes_of(p);
-  // Whole lanes are left to general kernels only in groups: channels first, and back through a stride.
-  const bool as_they_are = p.groups == 1 || !p.tensor_cores() || (p.channels_last() && !folds_groups(p));
+  // Channels first nothing else takes whole lanes, but for small planes.
+  const bool as_they_are = p.channels_last() && !folds_groups(p);
   if (C % lanes == 0 && O % lanes == 0 && as_they_are) return false;
   const auto work = [](const Problem& q) {
     return static_cast<double>(q.outputs()) * static_cast<double>(q.C / q.groups * q.KH * q.KW);

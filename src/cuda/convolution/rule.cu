@@ -74,6 +74,17 @@ bool starves_library(const Problem& engine) {
   return 2 * library_tiles(engine) <= card().multiprocessors || sum_of(engine) >= longest;
 }
 
+double transform_time(const Problem& engine) {
+  constexpr std::int64_t side = 32, numbers = side * (side / 2 + 1);  // complex, of a transformed tile
+  constexpr double rate = 25e6, bytes_rate = 3e6, launches = 30;
+  const std::int64_t tiles =
+      engine.N * ceil_div(engine.OH, side + 1 - engine.KH) * ceil_div(engine.OW, side + 1 - engine.KW);
+  const std::int64_t pairs = engine.O * (engine.C / engine.groups);
+  const auto products = static_cast<double>(4 * numbers) * static_cast<double>(tiles * pairs);
+  const auto moved = static_cast<double>(4 * numbers) * static_cast<double>(tiles * (engine.C + engine.O) + pairs);
+  return products / rate + moved * sizeof(float) / bytes_rate + launches * static_cast<double>(engine.groups);
+}
+
 double fold_time(const Problem& p) {
   constexpr double bytes_rate = 3e6, launches = 9;
   const bool back = p.pass == Pass::grad_x;

@@ -30,6 +30,9 @@ bool asks_second_mode(const Problem& engine);
 bool strided_fits(const Problem& problem);
 double strided_time(const Problem& problem);
 
+/// A strict forward pass by Fourier transforms of tiles, as cuDNN has them for large kernels.
+double transform_time(const Problem& engine);
+
 /// A product for all taps, whose terms are added afterwards (fold.cu), channels last.
 double fold_time(const Problem& problem);
 
