@@ -230,15 +230,16 @@ __global__ void bias_kernel(T* to, const T* bias, int count, int real, Divisor<s
 // ---- the problem with lanes ----
 
 // The preferred first; the others where our implicit product is clearly faster.
-constexpr std::array own_forward{&fold_forward_first, &implicit_forward_first, &implicit_forward_last, &library_forward,
-                                 &fold_forward_last};
-constexpr std::array own_to_image{&fold_grad_x_first,    &strided_grad_x_first, &implicit_grad_x_first,
-                                  &implicit_grad_x_last, &flipped_grad_x,       &library_grad_x,
-                                  &strided_grad_x_last,  &fold_grad_x_last};
-constexpr std::array forward{&fold_forward_first, &implicit_forward_first, &library_forward, &implicit_forward_last,
-                             &fold_forward_last};
-constexpr std::array to_image{&fold_grad_x_first,    &strided_grad_x_first, &implicit_grad_x_first, &flipped_grad_x,
-                              &implicit_grad_x_last, &library_grad_x,       &strided_grad_x_last,   &fold_grad_x_last};
+constexpr std::array own_forward{&fold_forward_first,    &winograd_forward_first, &implicit_forward_first,
+                                 &implicit_forward_last, &library_forward,        &fold_forward_last};
+constexpr std::array own_to_image{&fold_grad_x_first,     &winograd_grad_x_first, &strided_grad_x_first,
+                                  &implicit_grad_x_first, &implicit_grad_x_last,  &flipped_grad_x,
+                                  &library_grad_x,        &strided_grad_x_last,   &fold_grad_x_last};
+constexpr std::array forward{&fold_forward_first, &winograd_forward_first, &implicit_forward_first,
+                             &library_forward,    &implicit_forward_last,  &fold_forward_last};
+constexpr std::array to_image{&fold_grad_x_first,     &winograd_grad_x_first, &strided_grad_x_first,
+                              &implicit_grad_x_first, &flipped_grad_x,        &implicit_grad_x_last,
+                              &library_grad_x,        &strided_grad_x_last,   &fold_grad_x_last};
 constexpr std::array to_weight{&implicit_grad_weight, &library_grad_weight};
 // In 16 bits.
 constexpr std::array halves_forward{&fused_epilogue_forward, &library_forward, &implicit_halves};
@@ -293,9 +294,10 @@ struct Inner {
     const bool implicit = is(implicit_forward_first, implicit_forward_last, implicit_grad_x_first, implicit_grad_x_last,
                              strided_grad_x_first, strided_grad_x_last, implicit_grad_weight);
     problem = with_lanes(p, !implicit && !folds);
-    // Those that flip the weight do that as they pack it; our own forward product gains only where it is large.
+    // Those that flip or transform the weight read it as it is; our own forward product gains only where it is large.
     constexpr std::int64_t large = 8'000'000;
-    const bool in_order = p.pass == Pass::forward ? !implicit || p.weights() >= large : is(library_grad_x) || folds;
+    const bool forward_in_order = !is(winograd_forward_first) && (!implicit || p.weights() >= large);
+    const bool in_order = p.pass == Pass::forward ? forward_in_order : is(library_grad_x) || folds;
     problem.by_groups = folds && p.groups > 1;
     problem.packed_weight = in_order && orders_weight(problem) && same_image(problem, packed(problem, problem.element));
     takes_weight = !problem.packed_weight && problem.weights() == p.weights() && p.inputs.weight % 16 == 0 &&
