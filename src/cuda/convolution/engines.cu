@@ -1,9 +1,9 @@
 #include <cudnn.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <array>
 #include <memory>
 #include <optional>
 #include <set>
@@ -310,7 +310,9 @@ class Proposals {
       for (int i = 0; i < std::min(count(), 4); ++i) {
         const Notes notes(*configurations_[static_cast<std::size_t>(i)]);
         text += i == *first_ ? " *" : " ";
-        for (const auto& [note, name] : {std::pair{CUDNN_NUMERICAL_NOTE_TENSOR_CORE, "T"}, std::pair{CUDNN_NUMERICAL_NOTE_FFT, "F"}, std::pair{CUDNN_NUMERICAL_NOTE_WINOGRAD, "W"}})
+        for (const auto& [note, name] :
+             {std::pair{CUDNN_NUMERICAL_NOTE_TENSOR_CORE, "T"}, std::pair{CUDNN_NUMERICAL_NOTE_FFT, "F"},
+              std::pair{CUDNN_NUMERICAL_NOTE_WINOGRAD, "W"}})
           text += notes.has(note) ? name : "-";
       }
       std::fprintf(stderr, "notes %s:%s\n", text_of(problem_).c_str(), text.c_str());
