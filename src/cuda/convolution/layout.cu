@@ -68,7 +68,7 @@ bool runs_narrow(const Context& context, const Conv2d& shape) {
 Layout layout_of(const Context& context, const Conv2d& shape) {
   const std::string_view forced = forced_algorithm(context, "conv2d");
   if (forced == "general" || forced == "direct" || forced == "direct_tensor" || forced == "single" ||
-      runs_narrow(context, shape))
+      forced == "planes" || runs_narrow(context, shape))
     return Layout::channels_first;
   // A depthwise convolution runs in either order: x stays as it is.
   const bool last =
