@@ -28,13 +28,14 @@ double distance(const Tensor& a, const Tensor& b) {
 
 using Call = Tensor (*)(const std::vector<Tensor>&);
 
-// The output and the gradients of all inputs.
+// The output and the gradients of all inputs, whose elements are rounded to `rounded` and have the type `dtype`.
 std::vector<Tensor> run(const std::string& mode, Precision precision, bool deterministic,
-                        const std::vector<Shape>& shapes, Call call) {
+                        const std::vector<Shape>& shapes, Call call, DType rounded = DType::float32,
+                        DType dtype = DType::float32) {
   const Device device{mode, {.precision = precision, .deterministic = deterministic}};
   Generator generator{7};
   std::vector<Tensor> inputs;
-  for (const Shape& shape : shapes) inputs.push_back(randn(shape, generator).set_requires_grad());
+  for (const Shape& shape : shapes) inputs.push_back(randn(shape, generator).to(rounded).to(dtype).set_requires_grad());
   Tensor out = call(inputs);
   op::sum(op::mul(out, out)).backward();
   std::vector<Tensor> results{out.detach()};
@@ -162,6 +163,12 @@ TEST_CASE("products of rows that are no whole 16 bytes, by every algorithm for t
        {{40, 301}, {64, 301}, {64}},
        [](const auto& in) { return op::linear(in[0], in[1], in[2], Activation::relu); }},
       {"linear, odd outputs", {{33, 64}, {70, 64}}, [](const auto& in) { return op::linear(in[0], in[1]); }},
+      {"linear, odd outputs of many rows",
+       {{301, 72}, {71, 72}, {71}},
+       [](const auto& in) { return op::linear(in[0], in[1], in[2], Activation::relu); }},
+      {"linear, whole outputs with a bias",
+       {{301, 75}, {72, 75}, {72}},
+       [](const auto& in) { return op::linear(in[0], in[1], in[2], Activation::relu); }},
       {"one row", {{1, 4099}, {37, 4099}, {37}}, [](const auto& in) { return op::linear(in[0], in[1], in[2]); }, true},
       {"two rows", {{2, 131}, {37, 131}}, [](const auto& in) { return op::linear(in[0], in[1]); }, true},
       {"three rows", {{3, 1030}, {5, 1030}, {5}}, [](const auto& in) { return op::linear(in[0], in[1], in[2]); }, true},
@@ -183,6 +190,99 @@ TEST_CASE("products of rows that are no whole 16 bytes, by every algorithm for t
         const std::vector<Tensor> found = run(mode, Precision::tf32, true, c.shapes, c.call);
         for (std::size_t i = 0; i < strict.size(); ++i) CHECK(distance(found[i], strict[i]) < 2e-3);
         CHECK(linear.taken() + matmul.taken() > 0);
+      }
+  }
+}
+
+TEST_CASE("products of 16-bit rows that are no whole 16 bytes", "[precision]") {
+  struct Case {
+    const char* name;
+    std::vector<Shape> shapes;
+    Call call;
+  };
+  const auto product = [](const auto& in) { return op::matmul(in[0], in[1]); };
+  const Case cases[]{
+      {"linear, odd sizes",
+       {{31, 77}, {19, 77}, {19}},
+       [](const auto& in) { return op::linear(in[0], in[1], in[2], Activation::gelu); }},
+      {"linear, fours of inputs",
+       {{300, 76}, {64, 76}, {64}},
+       [](const auto& in) { return op::linear(in[0], in[1], in[2], Activation::relu); }},
+      {"linear, odd outputs of many rows",
+       {{301, 72}, {71, 72}, {71}},
+       [](const auto& in) { return op::linear(in[0], in[1], in[2], Activation::tanh); }},
+      {"linear without a bias", {{129, 43}, {88, 43}}, [](const auto& in) { return op::linear(in[0], in[1]); }},
+      {"products", {{3, 21, 18}, {3, 18, 13}}, product},
+      {"products with transposed matrices", {{3, 21, 18}, {3, 13, 18}}, [](const auto& in) {
+         return op::matmul(in[0], in[1], {.transpose_b = true});
+       }}};
+  for (const std::string& mode : testing::available_modes()) {
+    if (mode != "cuda") continue;
+    for (const Case& c : cases)
+      for (const DType dtype : {DType::bfloat16, DType::float16})
+        for (const char* algorithm : {"padded", "library"}) {
+          INFO(c.name << " by " << algorithm << ", dtype " << static_cast<int>(dtype));
+          const std::vector<Tensor> strict = run(mode, Precision::strict, true, c.shapes, c.call, dtype);
+          const Device device{mode};  // whose algorithms are forced
+          const ForcedAlgorithm linear("linear", algorithm), matmul("matmul", algorithm),
+              backward("linear_backward", algorithm);
+          const std::vector<Tensor> found = run(mode, Precision::strict, true, c.shapes, c.call, dtype, dtype);
+          for (std::size_t i = 0; i < strict.size(); ++i) {
+            INFO("result " << i);
+            CHECK(distance(found[i].to(DType::float32), strict[i]) < (dtype == DType::bfloat16 ? 1e-2 : 2e-3));
+          }
+          CHECK(linear.taken() + matmul.taken() > 0);
+          CHECK(matmul.taken() + backward.taken() > 0);
+        }
+  }
+}
+
+TEST_CASE("convolutions of one element by products of planes", "[precision]") {
+  struct Case {
+    const char* name;
+    Shape x;
+    std::int64_t outputs;
+    bool bias;
+    Activation activation;
+  };
+  const Case cases[]{{"whole inputs", {1, 24, 8, 12}, 45, true, Activation::relu},
+                     {"whole outputs", {3, 29, 8, 8}, 16, true, Activation::none},
+                     {"no whole lanes", {3, 29, 8, 8}, 19, true, Activation::gelu},
+                     {"no whole lanes, more outputs", {2, 11, 4, 8}, 117, true, Activation::relu},
+                     {"no whole lanes, one image", {1, 117, 16, 16}, 13, false, Activation::none},
+                     {"no bias", {2, 24, 8, 8}, 21, false, Activation::relu},
+                     {"no bias and no whole lanes", {2, 21, 8, 8}, 27, false, Activation::tanh}};
+  constexpr DType dtypes[]{DType::float32, DType::bfloat16, DType::float16};
+  for (const std::string& mode : testing::available_modes()) {
+    if (mode != "cuda") continue;
+    for (const Case& c : cases)
+      for (const DType dtype : dtypes) {
+        INFO(c.name << ", dtype " << static_cast<int>(dtype));
+        const auto convolve = [&](Precision precision, DType of) {
+          const Device device{mode, {.precision = precision}};
+          Generator generator{7};
+          std::vector<Tensor> inputs;
+          for (const Shape& shape : {c.x, Shape{c.outputs, c.x[1], 1, 1}, Shape{c.outputs}})
+            inputs.push_back(randn(shape, generator).to(dtype).to(of).set_requires_grad());
+          const Tensor y =
+              op::conv2d(inputs[0], inputs[1], c.bias ? inputs[2] : Tensor{}, {.activation = c.activation});
+          op::sum(op::mul(y, y)).backward();
+          std::vector<Tensor> results{y.detach(), inputs[0].grad(), inputs[1].grad()};
+          if (c.bias) results.push_back(inputs[2].grad());
+          return results;
+        };
+        const std::vector<Tensor> strict = convolve(Precision::strict, DType::float32);
+        const Device device{mode};  // whose algorithms are forced
+        const ForcedAlgorithm forward("conv2d", "planes"), to_x("conv2d_grad_x", "planes"),
+            to_weight("conv2d_grad_weight", "planes");
+        const std::vector<Tensor> found = convolve(Precision::tf32, dtype);
+        for (std::size_t i = 0; i < strict.size(); ++i) {
+          INFO("result " << i);
+          CHECK(distance(found[i].to(DType::float32), strict[i]) < (dtype == DType::bfloat16 ? 1e-2 : 2e-3));
+        }
+        CHECK(forward.taken() == 1);
+        CHECK(to_x.taken() == 1);
+        CHECK(to_weight.taken() == 1);
       }
   }
 }

@@ -36,6 +36,10 @@ extern const Algorithm narrow_grad_weight_first, narrow_grad_weight_last;
 extern const Algorithm planar_forward_first, planar_forward_last, planar_grad_x_first, planar_grad_x_last;
 extern const Algorithm planar_grad_weight_first, planar_grad_weight_last;
 
+// The same by a library (product_planes.cu); `first` if that is faster than both.
+extern const Algorithm planes_forward_first, planes_forward_last, planes_grad_x_first, planes_grad_x_last;
+extern const Algorithm planes_grad_weight_first, planes_grad_weight_last;
+
 // ---- in either order ----
 
 // Each channel is a group with one output (depthwise*.cu).

@@ -7,6 +7,7 @@
 
 #include "cuda/convolution/algorithms.cuh"
 #include "cuda/convolution/engines.cuh"
+#include "cuda/convolution/planes.cuh"
 #include "cuda/cuda.hpp"
 #include "cuda/fused_rows.cuh"
 #include "cuda/halves.cuh"
@@ -20,15 +21,18 @@ constexpr std::array to_image{&strided_halves_first, &flipped_grad_x, &library_g
 constexpr std::array to_weight{&library_grad_weight_in_place, &library_grad_weight};
 
 // Of a problem whose elements are float32 in registers, in either order.
-constexpr std::array own_forward{&narrow_forward_first, &depthwise_forward,     &single_forward_first,
-                                 &padded_forward_first, &grouped_forward_first, &single_forward_last,
-                                 &padded_forward_last,  &grouped_forward_last,  &narrow_forward_last};
-constexpr std::array own_to_image{&narrow_grad_x_first, &depthwise_grad_x,     &single_grad_x_first,
-                                  &padded_grad_x_first, &grouped_grad_x_first, &single_grad_x_last,
-                                  &padded_grad_x_last,  &grouped_grad_x_last,  &narrow_grad_x_last};
-constexpr std::array own_to_weight{&narrow_grad_weight_first, &depthwise_grad_weight,     &single_grad_weight_first,
-                                   &padded_grad_weight_first, &grouped_grad_weight_first, &single_grad_weight_last,
-                                   &padded_grad_weight_last,  &grouped_grad_weight_last,  &narrow_grad_weight_last};
+constexpr std::array own_forward{&narrow_forward_first, &depthwise_forward,    &single_forward_first,
+                                 &planes_forward_first, &padded_forward_first, &grouped_forward_first,
+                                 &single_forward_last,  &padded_forward_last,  &grouped_forward_last,
+                                 &narrow_forward_last,  &planes_forward_last};
+constexpr std::array own_to_image{&narrow_grad_x_first, &depthwise_grad_x,    &single_grad_x_first,
+                                  &planes_grad_x_first, &padded_grad_x_first, &grouped_grad_x_first,
+                                  &single_grad_x_last,  &padded_grad_x_last,  &grouped_grad_x_last,
+                                  &narrow_grad_x_last,  &planes_grad_x_last};
+constexpr std::array own_to_weight{&narrow_grad_weight_first, &depthwise_grad_weight,    &single_grad_weight_first,
+                                   &planes_grad_weight_first, &padded_grad_weight_first, &grouped_grad_weight_first,
+                                   &single_grad_weight_last,  &padded_grad_weight_last,  &grouped_grad_weight_last,
+                                   &narrow_grad_weight_last,  &planes_grad_weight_last};
 
 const kernels::Conv<float>& of_float() {
   static const kernels::Conv<float> kernels = conv<float>();
@@ -142,15 +146,15 @@ void run_converted(Context& context, const Problem& problem, const Arrays& array
   });
 }
 
-// The last one is for a version of the library without an engine.
-const Algorithm converted_forward{.name = "general",
-                                  .fits =
-                                      [](const Problem& problem) {
-                                        return !fused_epilogue_forward.fits(problem) &&
-                                               !product_forward.fits(problem) &&
-                                               library_forward.plan_after(problem, -1) < 0;
-                                      },
-                                  .run = run_converted};
+// The last one is for what no engine runs.
+const Algorithm converted_forward{
+    .name = "general",
+    .fits =
+        [](const Problem& problem) {
+          const auto runs = [&](const Algorithm& one) { return one.fits(problem) && one.plan_after(problem, -1) >= 0; };
+          return !runs(fused_epilogue_forward) && !runs(product_forward) && !runs(library_forward);
+        },
+    .run = run_converted};
 constexpr std::array forward{&boxes_halves_first, &product_forward_first, &fused_epilogue_forward, &product_forward,
                              &library_forward,    &boxes_halves_last,     &implicit_halves,        &converted_forward};
 /// With `added`, y becomes after(y + added) where the algorithm can do that. Whether it did.
@@ -283,7 +287,7 @@ void conv2d_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
   const auto at_16_bytes = [](const T* array) { return reinterpret_cast<std::uintptr_t>(array) % 16 == 0; };
   const bool last = shape.layout == Layout::channels_last, engines = last && runs<T>(context, shape);
   // Channels first, the weight's pass sums the bias's gradient.
-  const bool wants_weight = grad_weight != nullptr || (!last && grad_bias != nullptr);
+  bool wants_weight = grad_weight != nullptr || (!last && grad_bias != nullptr);
   if ((!engines && !runs_own_backward<T>(context, grad_x != nullptr, wants_weight, shape)) || !at_16_bytes(grad_y) ||
       !at_16_bytes(y))
     return converted_backward(context, grad_x, grad_weight, grad_bias, grad_y, x, weight, y, shape);
@@ -296,9 +300,13 @@ void conv2d_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
   const Scratch made(context, takes_grad ? 0 : static_cast<std::size_t>(problem.outputs()) * sizeof(T));
   const std::int64_t slices = !last || grad_bias == nullptr ? 0 : row_slices(rows);
   const Scratch partials(context, static_cast<std::size_t>(slices * problem.O) * sizeof(float));
-  if (!last && !takes_grad)
-    map(context, problem.outputs(), Through{problem.activation}, made.as<T>(), grad_y, y);
-  else if (last && (!takes_grad || grad_bias != nullptr))
+  if (!last && !takes_grad) {
+    if (grad_bias != nullptr && pass_planes(context, made.as<T>(), grad_bias, grad_y, y, problem))
+      grad_bias = nullptr, wants_weight = grad_weight != nullptr;
+    else
+      map(context, problem.outputs(), Through{problem.activation}, made.as<T>(), grad_y, y);
+  }
+  if (last && (!takes_grad || grad_bias != nullptr))
     through_rows(context, made.as<T>(), partials.as<float>(), grad_y, y, rows, problem.activation);
   void* const g = takes_grad ? const_cast<T*>(grad_y) : made.as<T>();
   const Narrow<T> narrow(context, shape.wide_parameters && !engines, shape, grad_weight, last ? nullptr : grad_bias);

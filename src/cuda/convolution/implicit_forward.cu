@@ -82,10 +82,27 @@ bool grad_x_fits(const Problem& requested) {
   return flips(requested, task.packed) && implicit_fits(task.problem());
 }
 
-// In strict float32 the library's engines need channels first, and rearrange inputs and outputs; the newest ones read
-// TF32 factors faster if both are contiguous along the sum.
+/// Whether cuDNN transforms the images of a large kernel, and that should be faster.
+bool is_transformed(const Problem& requested, const Problem& engine) {
+  constexpr std::int64_t large = 25, side = 32;
+  constexpr double clearly = 1.2;
+  if (old_rule(8)) return false;
+  if (engine.KH * engine.KW < large || engine.KH > side || engine.KW > side || engine.stride_h * engine.stride_w > 1 ||
+      engine.dilation_h * engine.dilation_w > 1)
+    return false;
+  struct Rule;
+  return remembered<Rule>(engine, [&] {
+    const Problem forward = packed(requested, Element::float32);
+    return clearly * transform_time(engine) < implicit_time(engine) &&
+           transforms(requested.pass == Pass::grad_x ? flipped(forward) : forward);
+  });
+}
+
+// In strict float32 other engines of the library need channels first, and rearrange inputs and outputs; the newest ones
+// read TF32 factors faster if both are contiguous along the sum.
 bool before_library(const Problem& requested, const Problem& engine) {
-  if (!requested.tensor_cores() || !has_engines()) return true;
+  if (!has_engines()) return true;
+  if (!requested.tensor_cores()) return !is_transformed(requested, engine);
   return requested.precision == Precision::tf32 &&
          (is_short(engine) || (starves_library(engine) && prefers_implicit(engine, engine)));
 }

@@ -67,8 +67,11 @@ Task task_of(const Problem& requested) {
 /// Of the library in TF32: an engine of cuDNN for each group, which is good at what networks have most often.
 bool pays(const Problem& p) {
   constexpr double rate = 50e6, launch = 8;
+  constexpr std::int64_t narrow = 64;
   if (!p.tensor_cores() || !has_engines() || !library_grad_x.fits(p)) return true;
   if (p.precision != Precision::tf32 || (is_common(p) && p.groups == 1)) return false;
+  // Around slices of few channels cuDNN has copies that take longer than the product.
+  if (p.groups > 1 && std::max(p.C, p.O) / p.groups <= narrow) return true;
   return strided_time(p) < multiply_adds(p) / rate + launch * static_cast<double>(p.groups);
 }
 bool fits_first(const Problem& p) { return strided_fits(p) && pays(p); }
@@ -80,6 +83,7 @@ constexpr auto named = "implicit";
 
 bool strided_fits(const Problem& p) {
   constexpr std::int64_t most = std::int64_t{1} << 31, most_blocks = 65535;  // along two dimensions of a grid
+  if (old_rule(1)) return false;
   if (p.pass != Pass::grad_x || !p.channels_last() || p.element != Element::float32 || p.C == 0 || card().code < 80 ||
       !has_phases(p) || card().shared_per_block < most_shared_bytes)
     return false;

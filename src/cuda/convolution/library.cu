@@ -72,7 +72,7 @@ bool fuses_epilogue(const Problem& requested) {
 
 bool in_place(const Problem& requested, const Problem& packed) {
   return requested.pass == Pass::grad_x ? same_image(requested, packed) && requested.inputs.x % 16 == 0
-                                        : same_weight(requested, packed) && requested.inputs.weight % 16 == 0;
+                                        : keeps_weight(requested, packed) && requested.inputs.weight % 16 == 0;
 }
 template <bool flip, bool float_out>
 Task gradient(const Problem& requested) {
@@ -81,8 +81,9 @@ Task gradient(const Problem& requested) {
   const bool narrow_out = requested.element == requested.stored && !wide_weight(requested);
   const bool in_its_place = (float_out || narrow_out) && in_place(requested, task.packed);
   task.takes_image = requested.pass == Pass::grad_x ? in_its_place : takes_image(requested, task.packed);
-  task.takes_weight =
-      requested.pass == Pass::grad_weight ? in_its_place : !flip && takes_weight(requested, task.packed);
+  task.takes_weight = requested.pass == Pass::grad_weight
+                          ? in_its_place
+                          : (!flip || requested.packed_weight) && takes_weight(requested, task.packed);
   return by_groups(task, requested);
 }
 bool converts(const Problem& requested) {

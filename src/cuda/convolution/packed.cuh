@@ -31,13 +31,16 @@ inline bool same_image(const Problem& requested, const Problem& packed) {
 inline bool same_weight(const Problem& requested, const Problem& packed) {
   return same_image(requested, packed) && packed.KH * packed.KW == 1;
 }
+/// Likewise, or the caller's is in the order of engines.
+inline bool keeps_weight(const Problem& requested, const Problem& packed) {
+  return same_weight(requested, packed) || (requested.packed_weight && same_image(requested, packed));
+}
 /// Whether engines accept the caller's array directly.
 inline bool takes_image(const Problem& requested, const Problem& packed) {
   return packed.element == packed.stored && same_image(requested, packed) && requested.inputs.x % 16 == 0;
 }
 inline bool takes_weight(const Problem& requested, const Problem& packed) {
-  const bool in_order = same_weight(requested, packed) || (requested.packed_weight && same_image(requested, packed));
-  return packed.element == packed.stored && in_order && requested.inputs.weight % 16 == 0;
+  return packed.element == packed.stored && keeps_weight(requested, packed) && requested.inputs.weight % 16 == 0;
 }
 /// Whether a matrix product over the positions computes the same: a 1x1 kernel that visits each position once.
 inline bool is_product(const Problem& requested, const Problem& packed) {
