@@ -58,7 +58,8 @@ void sum_weight(const Context& context, float* weight, const float* partials, st
 struct Task {
   Problem packed;
   bool takes_image, takes_weight, takes_y;
-  bool flipped = false;  ///< the engine runs flipped(packed)
+  bool flipped = false;    ///< the engine runs flipped(packed)
+  bool by_phases = false;  ///< its weight is ordered by phases (phases.cuh)
 
   Problem problem() const { return flipped ? convolution::flipped(packed) : packed; }
 };
@@ -79,6 +80,9 @@ class Packed {
   void after(const Context& context) const;
 
  private:
+  /// Copies x or y between the caller's array and the engine's, which lies as `packed` says.
+  void copy(const Context& context, void* out, const void* in, Pass of, bool back) const;
+
   const Problem& requested_;
   const Task& task_;
   Arrays own_, engine_;

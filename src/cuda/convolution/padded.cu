@@ -160,18 +160,21 @@ __global__ void bias_kernel(T* to, const T* bias, int count, int real, Divisor<s
 // ---- the problem with lanes ----
 
 // The preferred first; the others where our implicit product is clearly faster.
-constexpr std::array own_forward{&fold_forward_first, &implicit_forward_first, &implicit_forward_last, &library_forward,
-                                 &fold_forward_last};
-constexpr std::array own_to_image{&fold_grad_x_first, &implicit_grad_x_first, &implicit_grad_x_last,
-                                  &flipped_grad_x,    &library_grad_x,        &fold_grad_x_last};
-constexpr std::array forward{&fold_forward_first, &implicit_forward_first, &library_forward, &implicit_forward_last,
-                             &fold_forward_last};
-constexpr std::array to_image{&fold_grad_x_first,    &implicit_grad_x_first, &flipped_grad_x,
-                              &implicit_grad_x_last, &library_grad_x,        &fold_grad_x_last};
+constexpr std::array own_forward{&fold_forward_first,    &winograd_forward_first, &implicit_forward_first,
+                                 &implicit_forward_last, &library_forward,        &fold_forward_last};
+constexpr std::array own_to_image{&fold_grad_x_first,     &winograd_grad_x_first, &strided_grad_x_first,
+                                  &implicit_grad_x_first, &implicit_grad_x_last,  &flipped_grad_x,
+                                  &library_grad_x,        &strided_grad_x_last,   &fold_grad_x_last};
+constexpr std::array forward{&fold_forward_first, &winograd_forward_first, &implicit_forward_first,
+                             &library_forward,    &implicit_forward_last,  &fold_forward_last};
+constexpr std::array to_image{&fold_grad_x_first,     &winograd_grad_x_first, &strided_grad_x_first,
+                              &implicit_grad_x_first, &flipped_grad_x,        &implicit_grad_x_last,
+                              &library_grad_x,        &strided_grad_x_last,   &fold_grad_x_last};
 constexpr std::array to_weight{&implicit_grad_weight, &library_grad_weight};
 // In 16 bits.
 constexpr std::array halves_forward{&fused_epilogue_forward, &library_forward, &implicit_halves};
-constexpr std::array halves_to_image{&flipped_grad_x, &library_grad_x, &product_grad_x};
+constexpr std::array halves_to_image{&strided_halves_first, &flipped_grad_x, &library_grad_x, &product_grad_x,
+                                     &strided_halves_last};
 constexpr std::array halves_to_weight{&library_grad_weight};
 using List = Candidates<Problem, Arrays>;
 
@@ -219,11 +222,13 @@ struct Inner {
     const auto is = [&](const auto&... others) { return ((algorithm == &others) || ...); };
     const bool folds = is(fold_forward_first, fold_forward_last, fold_grad_x_first, fold_grad_x_last);
     const bool implicit = is(implicit_forward_first, implicit_forward_last, implicit_grad_x_first, implicit_grad_x_last,
-                             implicit_grad_weight);
+                             strided_grad_x_first, strided_grad_x_last, implicit_grad_weight);
     problem = with_lanes(p, !implicit && !folds);
-    // Our own product of the gradient of x flips the weight as it packs it; the others' gain only where it is large.
+    // Our own product of the gradient of x flips the weight as it packs it, and Winograd's transforms it; the others'
+    // gain only where it is large.
     constexpr std::int64_t large = 8'000'000;
-    const bool in_order = p.pass == Pass::forward  ? !implicit || p.weights() >= large
+    const bool forward_in_order = !is(winograd_forward_first) && (!implicit || p.weights() >= large);
+    const bool in_order = p.pass == Pass::forward  ? forward_in_order
                           : p.pass == Pass::grad_x ? is(library_grad_x) || flips_weight() || folds
                                                    : !implicit;
     problem.by_groups = folds && p.groups > 1;
@@ -234,6 +239,10 @@ struct Inner {
         orders_weight(problem) && same_image(problem, packed(problem, problem.element));
     takes_weight = !problem.packed_weight && problem.weights() == p.weights() && p.inputs.weight % 16 == 0 &&
                    problem.element == p.stored;
+    if (old_rule(32) && is(winograd_forward_first, winograd_grad_x_first)) {
+      plan = -1;
+      return;
+    }
     plan = algorithm->fits(problem) ? algorithm->plan_after(problem, -1) : -1;
   }
   /// Its engine takes the weight backwards.
@@ -342,9 +351,10 @@ std::int64_t engine_lanes_of(const Problem& p) {
 }
 
 /// In TF32, for which this was measured: the gradient of x through a stride of many groups, or without lanes for
-/// engines: nothing takes them as they are.
+/// engines, unless our implicit products take them as they are in less time.
 bool folds_groups(const Problem& p) {
   const std::int64_t C = p.C / p.groups, O = p.O / p.groups;
+  if (strided_fits(p) && strided_time(p) < fold_time(p) + copies_time(p, in_lanes(p, 4))) return false;
   return p.tensor_cores() && p.pass == Pass::grad_x && p.stride_h * p.stride_w > 1 &&
          (p.groups > most_engine_groups || C % engine_lanes != 0 || O % engine_lanes != 0);
 }
@@ -379,8 +389,9 @@ bool pays(const Problem& p) {
   const std::int64_t longest = 512, long_sum = p.tensor_cores() ? 256 : longest;
   if (p.channels_last() && p.groups == 1) return false;  // its algorithms fill the lanes of x themselves
   const std::int64_t C = p.C / p.groups, O = p.O / p.groups, lanes = engine_lanes_of(p);
-  // Whole lanes are left to general kernels only in groups: channels first, and back through a stride.
-  const bool as_they_are = p.groups == 1 || !p.tensor_cores() || (p.channels_last() && !folds_groups(p));
+  // Channels first nothing else takes whole lanes, but for small planes.
+  const bool as_they_are =
+      (old_rule(64) && (p.groups == 1 || !p.tensor_cores())) || (p.channels_last() && !folds_groups(p));
   if (C % lanes == 0 && O % lanes == 0 && as_they_are) return false;
   const auto work = [](const Problem& q) {
     return static_cast<double>(q.outputs()) * static_cast<double>(q.C / q.groups * q.KH * q.KW);
