@@ -301,7 +301,8 @@ void conv2d_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
   const std::int64_t slices = !last || grad_bias == nullptr ? 0 : row_slices(rows);
   const Scratch partials(context, static_cast<std::size_t>(slices * problem.O) * sizeof(float));
   if (!last && !takes_grad) {
-    if (grad_bias != nullptr && pass_planes(context, made.as<T>(), grad_bias, grad_y, y, problem))
+    if (grad_bias != nullptr && !shape.wide_parameters &&
+        pass_planes(context, made.as<T>(), grad_bias, grad_y, y, problem))
       grad_bias = nullptr, wants_weight = grad_weight != nullptr;
     else
       map(context, problem.outputs(), Through{problem.activation}, made.as<T>(), grad_y, y);
