@@ -32,31 +32,56 @@ constexpr int row_threads = 256;
 struct RowTiles {
   std::int64_t tiles, lanes, rows;
   explicit RowTiles(std::int64_t channels)
-      : tiles(ceil_div(channels / 4, 32)), lanes(ceil_div(channels / 4, tiles)), rows(row_threads / lanes) {}
+      : tiles(ceil_div(channels, 128)), lanes(ceil_div(ceil_div(channels, 4), tiles)), rows(row_threads / lanes) {}
 };
 
-template <class Out, class In>
+/// Up to four elements, with zeros behind the last.
+template <bool Whole, class T>
+__device__ Pack<float, 4> load_some(const T* from, int count) {
+  if constexpr (Whole) {
+    return load<4>(from);
+  } else {
+    Pack<float, 4> pack{};
+#pragma unroll
+    for (int lane = 0; lane < 4; ++lane)
+      if (lane < count) pack.value[lane] = widened(from[lane]);
+    return pack;
+  }
+}
+template <bool Whole, class T>
+__device__ void store_some(T* to, const Pack<float, 4>& pack, int count) {
+  if constexpr (Whole) {
+    store<4>(to, pack);
+  } else {
+#pragma unroll
+    for (int lane = 0; lane < 4; ++lane)
+      if (lane < count) put(to[lane], pack.value[lane]);
+  }
+}
+
+/// `Whole`: rows are packs, in all arrays; else rows of g may be longer, with zeros behind the channels.
+template <bool Whole, class Out, class In>
 __global__ void through_rows_kernel(Out* g, float* partials, const In* __restrict__ grad_y, const In* __restrict__ y,
-                                    std::int64_t rows, int packs, std::int64_t pitch, Activation activation) {
+                                    std::int64_t rows, int channels, std::int64_t pitch, int g_pitch,
+                                    Activation activation) {
   __shared__ Pack<float, 4> shared[row_threads];
   begin_kernel();
   const int pack = static_cast<int>(blockIdx.y * blockDim.x + threadIdx.x);
-  const bool inside = pack < packs;
+  const int left = channels - pack * 4, left_of_g = g_pitch - pack * 4;  // channels from the pack's first
+  const bool inside = left_of_g > 0;
   Pack<float, 4> sum{};
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.y;
   for (std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y; inside && row < rows;
        row += step) {
-    const std::int64_t from = row * pitch + pack * 4, to = (row * packs + pack) * 4;
-    Pack<float, 4> gradient = load<4>(grad_y + from);
+    const std::int64_t from = row * pitch + pack * 4, to = row * g_pitch + pack * 4;
+    Pack<float, 4> gradient = load_some<Whole>(grad_y + from, left);
     if (activation != Activation::none) {
-      const Pack<float, 4> out = load<4>(y + from);
+      const Pack<float, 4> out = load_some<Whole>(y + from, left);
 #pragma unroll
       for (int lane = 0; lane < 4; ++lane)
         gradient.value[lane] = through_activation(gradient.value[lane], out.value[lane], activation);
     }
-    if (g != nullptr) {
-      store<4>(g + to, gradient);
-    }
+    if (g != nullptr) store_some<Whole>(g + to, gradient, left_of_g);
 #pragma unroll
     for (int lane = 0; lane < 4; ++lane) sum.value[lane] += gradient.value[lane];
   }
@@ -69,7 +94,7 @@ __global__ void through_rows_kernel(Out* g, float* partials, const In* __restric
 #pragma unroll
     for (int lane = 0; lane < 4; ++lane) sum.value[lane] += other.value[lane];
   }
-  store<4>(partials + (static_cast<std::int64_t>(blockIdx.x) * packs + pack) * 4, sum);
+  store_some<Whole>(partials + static_cast<std::int64_t>(blockIdx.x) * channels + pack * 4, sum, left);
 }
 
 /// A weight and a bias whose partial gradients are adjacent.
@@ -146,13 +171,16 @@ std::int64_t row_slices(const Rows& rows) {
 
 template <class Out, class In>
 void through_rows(const Context& context, Out* g, float* partials, const In* grad_y, const In* y, const Rows& rows,
-                  Activation activation) {
-  const RowTiles tiles(rows.channels);
+                  Activation activation, std::int64_t g_pitch) {
+  if (g_pitch == 0) g_pitch = rows.channels;
+  const RowTiles tiles(g_pitch);
+  const bool whole = rows.channels % 4 == 0 && rows.pitch % 4 == 0 && g_pitch == rows.channels && aligned<4>(g) &&
+                     aligned<4>(grad_y) && aligned<4>(y);
   launch(context,
          Grid(dim3(static_cast<unsigned>(row_slices(rows)), static_cast<unsigned>(tiles.tiles)),
               dim3(static_cast<unsigned>(tiles.lanes), static_cast<unsigned>(tiles.rows))),
-         through_rows_kernel<Out, In>, g, partials, grad_y, y, rows.count, static_cast<int>(rows.channels / 4),
-         rows.pitch, activation);
+         whole ? through_rows_kernel<true, Out, In> : through_rows_kernel<false, Out, In>, g, partials, grad_y, y,
+         rows.count, static_cast<int>(rows.channels), rows.pitch, static_cast<int>(g_pitch), activation);
 }
 
 template <class T>
@@ -179,8 +207,9 @@ TERN_INSTANTIATE(float, bf16)
 TERN_INSTANTIATE(BFloat16, float)
 TERN_INSTANTIATE(Float16, float)
 #undef TERN_INSTANTIATE
-#define TERN_INSTANTIATE(Out, In) \
-  template void through_rows<Out, In>(const Context&, Out*, float*, const In*, const In*, const Rows&, Activation);
+#define TERN_INSTANTIATE(Out, In)                                                                                  \
+  template void through_rows<Out, In>(const Context&, Out*, float*, const In*, const In*, const Rows&, Activation, \
+                                      std::int64_t);
 TERN_INSTANTIATE(float, float)
 TERN_INSTANTIATE(bf16, float)
 TERN_INSTANTIATE(BFloat16, BFloat16)

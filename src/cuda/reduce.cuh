@@ -4,6 +4,7 @@
 // sizes, so the bits are the same on every card.
 
 #include <bit>
+#include <cstdlib>
 #include <limits>
 #include <type_traits>
 
@@ -230,6 +231,44 @@ __global__ void reduce_columns_kernel(kernels::Axis axis, Slices slices, Reducer
   }
 }
 
+/// A thread reduces V adjacent columns: `packs` of them are outputs.
+template <int V, class Reducer, class Source>
+__global__ void __launch_bounds__(column_threads)
+    reduce_whole_columns_kernel(std::uint32_t packs, Divisor<std::uint32_t> packs_of_row, std::int64_t length,
+                                Reducer reducer, Source source) {
+  begin_kernel();
+  const auto pack = static_cast<std::uint32_t>(global_thread());
+  if (pack >= packs) return;
+  std::uint32_t outer = pack;
+  const std::int64_t column = packs_of_row.split(outer), row = packs_of_row.value();
+  typename Reducer::State states[V];
+#pragma unroll
+  for (auto& state : states) state = reducer.init();
+#pragma unroll 4
+  for (std::int64_t i = 0; i < length; ++i) {
+    const auto values = source.template get<V>(((outer * length + i) * row + column) * V);
+#pragma unroll
+    for (int lane = 0; lane < V; ++lane) reducer.add(states[lane], values.value[lane], i);
+  }
+#pragma unroll
+  for (int lane = 0; lane < V; ++lane) reducer.store(std::int64_t{pack} * V + lane, states[lane]);
+}
+
+/// Whether there are outputs enough; if so, it is done.
+template <int V, class Reducer, class Source>
+bool reduce_whole_columns(Context& context, const kernels::Axis& axis, const Reducer& reducer, const Source& source) {
+  constexpr std::int64_t least = 16384, most = std::int64_t{1} << 30;
+  constexpr std::int64_t longest = 256;  // longer sums have more digits in parts
+  const std::int64_t packs = axis.outer * axis.inner / V;
+  if (std::getenv("TERN_OLD_REDUCE") != nullptr) return false;  // temporary
+  if (axis.length > longest || axis.inner % V != 0 || packs < least || packs > most || !source.template packable<V>())
+    return false;
+  launch(context, Grid(static_cast<unsigned>(ceil_div(packs, column_threads)), column_threads),
+         reduce_whole_columns_kernel<V, Reducer, Source>, static_cast<std::uint32_t>(packs),
+         Divisor<std::uint32_t>(axis.inner / V), axis.length, reducer, source);
+  return true;
+}
+
 /// The second kernel of a split reduction: a warp or a block per output.
 template <int Threads, class Reducer>
 __global__ void combine_kernel(std::int64_t outputs, std::int64_t slices, Reducer reducer,
@@ -274,6 +313,10 @@ void reduce(Context& context, const kernels::Axis& axis, const Reducer& reducer,
   if (axis.length == 0) return combine<Reducer>(context, outputs, 0, reducer, nullptr);
 
   if (axis.inner > 1) {
+    constexpr int of_thread = pack_of_registers<Value>;
+    if (reduce_whole_columns<of_thread>(context, axis, reducer, source) ||
+        reduce_whole_columns<1>(context, axis, reducer, source))
+      return;
     unsigned x = 4;
     while (x < 32 && x < axis.inner) x *= 2;
     const std::int64_t tiles = axis.outer * ceil_div(axis.inner, x);

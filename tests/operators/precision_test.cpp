@@ -28,13 +28,14 @@ double distance(const Tensor& a, const Tensor& b) {
 
 using Call = Tensor (*)(const std::vector<Tensor>&);
 
-// The output and the gradients of all inputs.
+// The output and the gradients of all inputs, whose elements are rounded to `rounded` and have the type `dtype`.
 std::vector<Tensor> run(const std::string& mode, Precision precision, bool deterministic,
-                        const std::vector<Shape>& shapes, Call call) {
+                        const std::vector<Shape>& shapes, Call call, DType rounded = DType::float32,
+                        DType dtype = DType::float32) {
   const Device device{mode, {.precision = precision, .deterministic = deterministic}};
   Generator generator{7};
   std::vector<Tensor> inputs;
-  for (const Shape& shape : shapes) inputs.push_back(randn(shape, generator).set_requires_grad());
+  for (const Shape& shape : shapes) inputs.push_back(randn(shape, generator).to(rounded).to(dtype).set_requires_grad());
   Tensor out = call(inputs);
   op::sum(op::mul(out, out)).backward();
   std::vector<Tensor> results{out.detach()};
@@ -162,6 +163,12 @@ TEST_CASE("products of rows that are no whole 16 bytes, by every algorithm for t
        {{40, 301}, {64, 301}, {64}},
        [](const auto& in) { return op::linear(in[0], in[1], in[2], Activation::relu); }},
       {"linear, odd outputs", {{33, 64}, {70, 64}}, [](const auto& in) { return op::linear(in[0], in[1]); }},
+      {"linear, odd outputs of many rows",
+       {{301, 72}, {71, 72}, {71}},
+       [](const auto& in) { return op::linear(in[0], in[1], in[2], Activation::relu); }},
+      {"linear, whole outputs with a bias",
+       {{301, 75}, {72, 75}, {72}},
+       [](const auto& in) { return op::linear(in[0], in[1], in[2], Activation::relu); }},
       {"one row", {{1, 4099}, {37, 4099}, {37}}, [](const auto& in) { return op::linear(in[0], in[1], in[2]); }, true},
       {"two rows", {{2, 131}, {37, 131}}, [](const auto& in) { return op::linear(in[0], in[1]); }, true},
       {"three rows", {{3, 1030}, {5, 1030}, {5}}, [](const auto& in) { return op::linear(in[0], in[1], in[2]); }, true},
@@ -183,6 +190,99 @@ TEST_CASE("products of rows that are no whole 16 bytes, by every algorithm for t
         const std::vector<Tensor> found = run(mode, Precision::tf32, true, c.shapes, c.call);
         for (std::size_t i = 0; i < strict.size(); ++i) CHECK(distance(found[i], strict[i]) < 2e-3);
         CHECK(linear.taken() + matmul.taken() > 0);
+      }
+  }
+}
+
+TEST_CASE("products of 16-bit rows that are no whole 16 bytes", "[precision]") {
+  struct Case {
+    const char* name;
+    std::vector<Shape> shapes;
+    Call call;
+  };
+  const auto product = [](const auto& in) { return op::matmul(in[0], in[1]); };
+  const Case cases[]{
+      {"linear, odd sizes",
+       {{31, 77}, {19, 77}, {19}},
+       [](const auto& in) { return op::linear(in[0], in[1], in[2], Activation::gelu); }},
+      {"linear, fours of inputs",
+       {{300, 76}, {64, 76}, {64}},
+       [](const auto& in) { return op::linear(in[0], in[1], in[2], Activation::relu); }},
+      {"linear, odd outputs of many rows",
+       {{301, 72}, {71, 72}, {71}},
+       [](const auto& in) { return op::linear(in[0], in[1], in[2], Activation::tanh); }},
+      {"linear without a bias", {{129, 43}, {88, 43}}, [](const auto& in) { return op::linear(in[0], in[1]); }},
+      {"products", {{3, 21, 18}, {3, 18, 13}}, product},
+      {"products with transposed matrices", {{3, 21, 18}, {3, 13, 18}}, [](const auto& in) {
+         return op::matmul(in[0], in[1], {.transpose_b = true});
+       }}};
+  for (const std::string& mode : testing::available_modes()) {
+    if (mode != "cuda") continue;
+    for (const Case& c : cases)
+      for (const DType dtype : {DType::bfloat16, DType::float16})
+        for (const char* algorithm : {"padded", "library"}) {
+          INFO(c.name << " by " << algorithm << ", dtype " << static_cast<int>(dtype));
+          const std::vector<Tensor> strict = run(mode, Precision::strict, true, c.shapes, c.call, dtype);
+          const Device device{mode};  // whose algorithms are forced
+          const ForcedAlgorithm linear("linear", algorithm), matmul("matmul", algorithm),
+              backward("linear_backward", algorithm);
+          const std::vector<Tensor> found = run(mode, Precision::strict, true, c.shapes, c.call, dtype, dtype);
+          for (std::size_t i = 0; i < strict.size(); ++i) {
+            INFO("result " << i);
+            CHECK(distance(found[i].to(DType::float32), strict[i]) < (dtype == DType::bfloat16 ? 1e-2 : 2e-3));
+          }
+          CHECK(linear.taken() + matmul.taken() > 0);
+          CHECK(matmul.taken() + backward.taken() > 0);
+        }
+  }
+}
+
+TEST_CASE("convolutions of one element by products of planes", "[precision]") {
+  struct Case {
+    const char* name;
+    Shape x;
+    std::int64_t outputs;
+    bool bias;
+    Activation activation;
+  };
+  const Case cases[]{{"whole inputs", {1, 24, 8, 12}, 45, true, Activation::relu},
+                     {"whole outputs", {3, 29, 8, 8}, 16, true, Activation::none},
+                     {"no whole lanes", {3, 29, 8, 8}, 19, true, Activation::gelu},
+                     {"no whole lanes, more outputs", {2, 11, 4, 8}, 117, true, Activation::relu},
+                     {"no whole lanes, one image", {1, 117, 16, 16}, 13, false, Activation::none},
+                     {"no bias", {2, 24, 8, 8}, 21, false, Activation::relu},
+                     {"no bias and no whole lanes", {2, 21, 8, 8}, 27, false, Activation::tanh}};
+  constexpr DType dtypes[]{DType::float32, DType::bfloat16, DType::float16};
+  for (const std::string& mode : testing::available_modes()) {
+    if (mode != "cuda") continue;
+    for (const Case& c : cases)
+      for (const DType dtype : dtypes) {
+        INFO(c.name << ", dtype " << static_cast<int>(dtype));
+        const auto convolve = [&](Precision precision, DType of) {
+          const Device device{mode, {.precision = precision}};
+          Generator generator{7};
+          std::vector<Tensor> inputs;
+          for (const Shape& shape : {c.x, Shape{c.outputs, c.x[1], 1, 1}, Shape{c.outputs}})
+            inputs.push_back(randn(shape, generator).to(dtype).to(of).set_requires_grad());
+          const Tensor y =
+              op::conv2d(inputs[0], inputs[1], c.bias ? inputs[2] : Tensor{}, {.activation = c.activation});
+          op::sum(op::mul(y, y)).backward();
+          std::vector<Tensor> results{y.detach(), inputs[0].grad(), inputs[1].grad()};
+          if (c.bias) results.push_back(inputs[2].grad());
+          return results;
+        };
+        const std::vector<Tensor> strict = convolve(Precision::strict, DType::float32);
+        const Device device{mode};  // whose algorithms are forced
+        const ForcedAlgorithm forward("conv2d", "planes"), to_x("conv2d_grad_x", "planes"),
+            to_weight("conv2d_grad_weight", "planes");
+        const std::vector<Tensor> found = convolve(Precision::tf32, dtype);
+        for (std::size_t i = 0; i < strict.size(); ++i) {
+          INFO("result " << i);
+          CHECK(distance(found[i].to(DType::float32), strict[i]) < (dtype == DType::bfloat16 ? 1e-2 : 2e-3));
+        }
+        CHECK(forward.taken() == 1);
+        CHECK(to_x.taken() == 1);
+        CHECK(to_weight.taken() == 1);
       }
   }
 }
@@ -220,5 +320,132 @@ TEST_CASE("a pooled convolution has the bits of a convolution and a pooling", "[
         CHECK(run(true) == run(false));
         // Where the card's tensor cores do not multiply such factors it is composed.
         if (mode == "cuda" && algorithms.back()->taken() == 0) WARN("cuda fused nothing");
+      }
+}
+
+TEST_CASE("mixed precision: gradients of float32 weights and biases", "[precision]") {
+  struct Case {
+    const char* name;
+    std::vector<Shape> shapes;
+    Call call;
+    bool exact;  // in cuda: not rounded to 16 bits
+  };
+  const auto linear = [](const auto& in) { return op::linear(in[0], in[1], in[2], Activation::relu); };
+  const Case cases[]{
+      {"linear, one row", {{1, 264}, {40, 264}, {40}}, linear, true},
+      {"linear, three rows", {{3, 64}, {1000, 64}, {1000}}, linear, true},
+      {"linear", {{96, 128}, {64, 128}, {64}}, linear, true},
+      {"linear, odd sizes", {{31, 77}, {19, 77}, {19}}, linear, true},
+      {"1x1",
+       {{2, 32, 9, 9}, {48, 32, 1, 1}, {48}},
+       [](const auto& in) { return op::conv2d(in[0], in[1], in[2], {.activation = Activation::relu}); },
+       true},
+      {"3x3",
+       {{2, 32, 9, 9}, {48, 32, 3, 3}, {48}},
+       [](const auto& in) { return op::conv2d(in[0], in[1], in[2], {.padding = 1}); },
+       false},
+      {"7x7, few channels, stride 2",
+       {{2, 3, 23, 23}, {16, 3, 7, 7}, {16}},
+       [](const auto& in) { return op::conv2d(in[0], in[1], in[2], {.stride = 2, .padding = 3}); },
+       false},
+      {"odd channels",
+       {{2, 13, 9, 9}, {21, 13, 3, 3}, {21}},
+       [](const auto& in) { return op::conv2d(in[0], in[1], in[2], {.padding = 1}); },
+       false},
+      {"groups",
+       {{2, 32, 9, 9}, {32, 8, 3, 3}, {32}},
+       [](const auto& in) { return op::conv2d(in[0], in[1], in[2], {.padding = 1, .groups = 4}); },
+       false},
+      {"two groups",
+       {{2, 48, 9, 9}, {80, 24, 3, 3}, {80}},
+       [](const auto& in) { return op::conv2d(in[0], in[1], in[2], {.padding = 1, .groups = 2}); },
+       false},
+      {"depthwise",
+       {{2, 32, 9, 9}, {32, 1, 3, 3}, {32}},
+       [](const auto& in) { return op::conv2d(in[0], in[1], in[2], {.padding = 1, .groups = 32}); },
+       false},
+      {"side by side",
+       {{2, 32, 9, 9}, {48, 32, 1, 1}, {48}, {16, 32, 1, 1}, {16}},
+       [](const auto& in) {
+         return op::conv2d_cat({{in[0], in[1], in[2], {}}, {in[0], in[3], in[4], {.activation = Activation::relu}}});
+       },
+       true}};
+  for (const std::string& mode : testing::available_modes())
+    for (const Precision precision : {Precision::bf16, Precision::f16})
+      for (const Case& c : cases) {
+        INFO(mode << ", precision " << static_cast<int>(precision) << ", " << c.name);
+        const auto gradients = [&](bool leaves) {
+          const Device device{mode, {.precision = precision}};
+          Generator generator{7};
+          std::vector<Tensor> inputs, used;
+          for (const Shape& shape : c.shapes) inputs.push_back(randn(shape, generator).set_requires_grad());
+          for (const Tensor& input : inputs) used.push_back(leaves || used.empty() ? input : op::mul(input, 1.0));
+          op::mean(op::square(c.call(used).to(DType::float32))).backward();
+          std::vector<Tensor> found;
+          for (std::size_t i = 1; i < inputs.size(); ++i) found.push_back(inputs[i].grad());
+          return found;
+        };
+        const std::vector<Tensor> found = gradients(true), rounded = gradients(false);
+        for (std::size_t i = 0; i < found.size(); ++i) {
+          REQUIRE(found[i].dtype() == DType::float32);
+          CHECK(distance(found[i], rounded[i]) < (precision == Precision::bf16 ? 4e-3 : 5e-4));
+          const Tensor back = found[i].to(precision == Precision::bf16 ? DType::bfloat16 : DType::float16);
+          if (mode == "cuda" && c.exact) CHECK(back.values() != found[i].values());
+        }
+      }
+}
+
+TEST_CASE("16 bits: groups and slices of a joined tensor as separate convolutions", "[precision]") {
+  struct Case {
+    const char* name;
+    std::int64_t groups, in, out;  // channels of a group
+    op::Conv2dOptions options;
+    bool bias, joins = false;
+  };
+  const Case cases[]{
+      {"two groups", 2, 24, 48, {.padding = 1, .activation = Activation::relu}, true},
+      {"three groups with a stride", 3, 40, 24, {.stride = 2, .padding = 1}, false},
+      {"two groups, relu6", 2, 96, 24, {.padding = 1, .activation = Activation::relu6}, true},
+      {"two groups, relu6 without a bias", 2, 24, 24, {.padding = 1, .activation = Activation::relu6}, false},
+      {"slices", 3, 24, 40, {.padding = 1, .activation = Activation::relu}, true, true},
+      {"slices without a bias", 2, 16, 64, {.padding = 1}, false, true},
+  };
+  for (const std::string& mode : testing::available_modes())
+    for (const std::int64_t kernel : {3, 1})
+      for (const Case& c : cases) {
+        INFO(mode << ": " << c.name << ", kernel " << kernel);
+        const Device device{mode};
+        op::Conv2dOptions options = c.options;
+        if (kernel == 1) options.padding = 0;
+        const auto gradients = [&](bool together) {
+          Generator generator{7};
+          const auto make = [&](const Shape& shape) {
+            return randn(shape, generator).to(DType::bfloat16).detach().set_requires_grad();
+          };
+          const Tensor x = make({3, c.groups * c.in, 13, 13}), weight = make({c.groups * c.out, c.in, kernel, kernel}),
+                       bias = c.bias ? make({c.groups * c.out}) : Tensor{};
+          std::vector<op::Conv2dCall> calls;
+          for (std::int64_t i = 0; i < c.groups; ++i)
+            calls.push_back({x.slice(1, i * c.in, (i + 1) * c.in), weight.slice(0, i * c.out, (i + 1) * c.out),
+                             c.bias ? bias.slice(0, i * c.out, (i + 1) * c.out) : Tensor{}, options});
+          Tensor out;
+          if (!together) {
+            std::vector<Tensor> parts;
+            for (const auto& each : calls) parts.push_back(op::conv2d(each.x, each.weight, each.bias, each.options));
+            out = op::cat(parts, 1);
+          } else if (c.joins) {
+            out = op::conv2d_cat(calls);
+          } else {
+            op::Conv2dOptions grouped = options;
+            grouped.groups = c.groups;
+            out = op::conv2d(x, weight, bias, grouped);
+          }
+          op::mean(op::square(out.to(DType::float32))).backward();
+          std::vector<Tensor> found{out.detach(), x.grad(), weight.grad()};
+          if (c.bias) found.push_back(bias.grad());
+          return found;
+        };
+        const std::vector<Tensor> found = gradients(true), separate = gradients(false);
+        for (std::size_t i = 0; i < found.size(); ++i) CHECK(distance(found[i], separate[i]) < 8e-3);
       }
 }

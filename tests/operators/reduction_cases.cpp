@@ -103,7 +103,10 @@ const std::vector<Use>& full_uses() {
                                     {{300007}, {}, false, true},
                                     {{601, 499}, {1}, false, true},
                                     {{601, 499}, {0}, false, true},
-                                    {{33, 101, 97}, {1}, true, true}};
+                                    {{33, 101, 97}, {1}, true, true},
+                                    // columns enough for a thread each, or for some of them
+                                    {{3, 16411}, {0}, false, true},
+                                    {{2, 3, 33000}, {1}, false, true}};
   return all;
 }
 

@@ -36,6 +36,10 @@ extern const Algorithm narrow_grad_weight_first, narrow_grad_weight_last;
 extern const Algorithm planar_forward_first, planar_forward_last, planar_grad_x_first, planar_grad_x_last;
 extern const Algorithm planar_grad_weight_first, planar_grad_weight_last;
 
+// The same by a library (product_planes.cu); `first` if that is faster than both.
+extern const Algorithm planes_forward_first, planes_forward_last, planes_grad_x_first, planes_grad_x_last;
+extern const Algorithm planes_grad_weight_first, planes_grad_weight_last;
+
 // ---- in either order ----
 
 // Each channel is a group with one output (depthwise*.cu).
@@ -59,10 +63,13 @@ extern const Algorithm winograd_forward_first, winograd_forward_last, winograd_g
 // preferred to the library, `last` if not.
 extern const Algorithm implicit_forward_first, implicit_forward_last;
 extern const Algorithm implicit_grad_x_first, implicit_grad_x_last, implicit_grad_weight;
+extern const Algorithm strided_grad_x_first, strided_grad_x_last;  // through a stride
 // The same for 16 bits (implicit_halves.cu), and with factors that the copy engine brings (boxes_halves.cu); both also
 // add Arrays::added, boxes, which are for few outputs, only before an activation that clips; `first` where they should
 // be faster than an engine.
 extern const Algorithm implicit_halves, boxes_halves_first, boxes_halves_last;
+// The gradient of x through a stride in 16 bits (implicit_strided_halves.cu); `first` where engines are slow.
+extern const Algorithm strided_halves_first, strided_halves_last;
 inline bool clips(Activation activation) {
   return activation == Activation::none || activation == Activation::relu || activation == Activation::relu6;
 }
@@ -72,8 +79,9 @@ inline bool clips(Activation activation) {
 extern const Algorithm library_forward_bf16, library_forward, fused_epilogue_forward_bf16, fused_epilogue_forward;
 extern const Algorithm flipped_grad_x, flipped_grad_x_in_place, library_grad_x, library_grad_x_in_place;
 extern const Algorithm library_grad_weight, library_grad_weight_in_place;
-// A convolution with a 1x1 kernel is a matrix product over the positions, by cuBLASLt (product.cu).
-extern const Algorithm product_forward_bf16, product_forward, product_grad_x;
+// A convolution with a 1x1 kernel is a matrix product over the positions, by cuBLASLt (product.cu); `first` if it
+// writes a slice of a wider tensor, which engines of 16 bits write in two steps.
+extern const Algorithm product_forward_first, product_forward_bf16, product_forward, product_grad_x;
 // Windows that do not overlap, of few channels, are written out for such a product (im2col.cu).
 extern const Algorithm im2col_forward;
 // Long sums of few positions likewise, in the order of the weight (patches.cu); `first` where engines leave the card

@@ -1,6 +1,9 @@
 #include <cudnn.h>
 
+#include <algorithm>
 #include <array>
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <set>
@@ -202,26 +205,33 @@ Graph graph_of(cudnnHandle_t library, const Problem& p) {
   return {std::move(parts), std::move(graph)};
 }
 
-// Whether an engine rounds as the problem allows, and is reproducible if it must be.
-bool allowed(const Descriptor& configuration, const Problem& problem) {
-  Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
-  cudnnBackendDescriptor_t handle = engine.get();
-  std::int64_t count = 0;
-  if (cudnnBackendGetAttribute(configuration.get(), CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
-                               &count, &handle) != CUDNN_STATUS_SUCCESS)
-    return false;
-  std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT> notes{};
-  if (cudnnBackendGetAttribute(handle, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
-                               CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, notes.data()) != CUDNN_STATUS_SUCCESS)
-    return false;
-  for (std::int64_t i = 0; i < count; ++i) {
-    if (problem.deterministic && notes[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) return false;
-    if (notes[i] == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS) return false;
-    if (notes[i] == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION) return false;
-    if (!problem.tensor_cores() && notes[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE) return false;
+/// What cuDNN says about the arithmetic of an engine.
+class Notes {
+ public:
+  explicit Notes(const Descriptor& configuration) {
+    Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+    cudnnBackendDescriptor_t handle = engine.get();
+    std::int64_t count = 0;
+    known_ = cudnnBackendGetAttribute(configuration.get(), CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                      1, &count, &handle) == CUDNN_STATUS_SUCCESS &&
+             cudnnBackendGetAttribute(handle, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+                                      CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count_, notes_.data()) == CUDNN_STATUS_SUCCESS;
   }
-  return true;
-}
+  bool has(cudnnBackendNumericalNote_t note) const {
+    return std::find(notes_.begin(), notes_.begin() + count_, note) != notes_.begin() + count_;
+  }
+  /// Whether an engine rounds as the problem allows, and is reproducible if it must be.
+  bool allowed(const Problem& problem) const {
+    return known_ && !(problem.deterministic && has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) &&
+           !has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS) && !has(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION) &&
+           (problem.tensor_cores() || !has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE));
+  }
+
+ private:
+  std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT> notes_{};
+  std::int64_t count_ = 0;
+  bool known_ = false;
+};
 
 // What cuDNN proposes for the graph, most promising first.
 std::vector<Descriptor> configurations(const Descriptor& graph, cudnnBackendHeurMode_t mode) {
@@ -252,6 +262,7 @@ Problem one_call(Problem problem) {
   problem.C /= problem.groups;
   problem.O /= problem.groups;
   problem.groups = 1;
+  if (problem.by_groups) problem.x_channels = problem.C, problem.y_channels = problem.O;
   return problem;
 }
 
@@ -294,14 +305,33 @@ class Proposals {
         first_ = search(before);
       }
     }
+    if (std::getenv("TERN_NOTES") != nullptr && !told_) {  // TEMPORARY
+      told_ = true;
+      std::string text;
+      for (int i = 0; i < std::min(count(), 4); ++i) {
+        const Notes notes(*configurations_[static_cast<std::size_t>(i)]);
+        text += i == *first_ ? " *" : " ";
+        for (const auto& [note, name] :
+             {std::pair{CUDNN_NUMERICAL_NOTE_TENSOR_CORE, "T"}, std::pair{CUDNN_NUMERICAL_NOTE_FFT, "F"},
+              std::pair{CUDNN_NUMERICAL_NOTE_WINOGRAD, "W"}})
+          text += notes.has(note) ? name : "-";
+      }
+      std::fprintf(stderr, "notes %s:%s\n", text_of(problem_).c_str(), text.c_str());
+    }
     return *first_;
   }
+  bool told_ = false;
   /// The plan, or the first one that runs if cuDNN refused it. -1: none.
   int usable(int number) { return refused_.contains(number) ? next(-1) : number; }
   /// An engine that can be planned may still refuse to run (cuDNN 9, gradients of weights in 16 bits).
   void refuse(int number) {
     refused_.insert(number);
     if (first_ == number) first_.reset();
+  }
+  /// Whether the first one transforms its images as a whole.
+  bool transforms() {
+    const int first = next(-1);
+    return first >= 0 && Notes(*configurations_[static_cast<std::size_t>(first)]).has(CUDNN_NUMERICAL_NOTE_FFT);
   }
   /// Null if it cannot run.
   const std::shared_ptr<const Engine>& plan(int number) {
@@ -320,9 +350,16 @@ class Proposals {
     return number < count() ? number : -1;
   }
   void ask(cudnnBackendHeurMode_t mode) {
-    for (Descriptor& configuration : configurations(graph_->graph, mode))
-      if (allowed(configuration, problem_))
-        configurations_.push_back(std::make_shared<const Descriptor>(std::move(configuration)));
+    // Engines of 16 bits without tensor cores, which cuDNN may propose first for large kernels, are last among those of
+    // gradients, and never run forward: 128 x 496 x 7 x 7 to 16 by 7x7 takes them 2.8 ms, and others 0.1.
+    std::vector<std::shared_ptr<const Descriptor>> others;
+    for (Descriptor& configuration : configurations(graph_->graph, mode)) {
+      const Notes notes(configuration);
+      const bool cores = old_rule(16) || bytes_of(problem_.element) != 2 || notes.has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
+      if (!notes.allowed(problem_) || (!cores && problem_.pass == Pass::forward)) continue;
+      (cores ? configurations_ : others).push_back(std::make_shared<const Descriptor>(std::move(configuration)));
+    }
+    configurations_.insert(configurations_.end(), others.begin(), others.end());
   }
   std::shared_ptr<const Engine> make(const std::shared_ptr<const Descriptor>& configuration) const {
     Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
@@ -373,6 +410,8 @@ bool has_engines() { return true; }
 
 int next_engine(const Problem& problem, int plan) { return proposals_of(problem).next(plan); }
 
+bool transforms(const Problem& problem) { return proposals_of(problem).transforms(); }
+
 std::size_t engine_workspace(const Problem& problem, int plan) {
   Proposals& proposals = proposals_of(problem);
   if (proposals.usable(plan) != plan) return 0;  // run_engine allocates it
@@ -390,10 +429,11 @@ cudnnStatus_t execute(const Context& context, const Problem& problem, const Arra
   const auto step = [&](std::int64_t elements, Pass computed) {
     return elements * bytes_of(element_of(problem, computed));
   };
-  const std::int64_t x_step = step(call.C, Pass::grad_x), y_step = step(call.O, Pass::forward),
-                     weight_step = step(call.weights(), Pass::grad_weight);
+  const std::int64_t x_step = step(problem.by_groups ? call.images() : call.C, Pass::grad_x),
+                     y_step = step(problem.by_groups ? call.outputs() : call.O, Pass::forward),
+                     bias_step = step(call.O, Pass::forward), weight_step = step(call.weights(), Pass::grad_weight);
   for (std::int64_t i = 0; i < problem.groups / call.groups; ++i) {
-    void* const bias = arrays.bias == nullptr ? nullptr : static_cast<std::byte*>(arrays.bias) + i * y_step;
+    void* const bias = arrays.bias == nullptr ? nullptr : static_cast<std::byte*>(arrays.bias) + i * bias_step;
     void* const pointers[] = {static_cast<std::byte*>(arrays.x) + i * x_step,
                               static_cast<std::byte*>(arrays.weight) + i * weight_step,
                               static_cast<std::byte*>(arrays.y) + i * y_step, bias};

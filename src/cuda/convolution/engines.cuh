@@ -35,6 +35,8 @@ inline bool rounds_factors(const Problem& problem) {
 /// The number of the next proposal after `plan` (-1: the first) that runs the problem with its rounding and
 /// reproducibility; -1: none.
 int next_engine(const Problem& problem, int plan);
+/// Whether the first proposal is a Fourier transform.
+bool transforms(const Problem& problem);
 std::size_t engine_workspace(const Problem& problem, int plan);
 void run_engine(Context& context, const Problem& problem, const Arrays& arrays, int plan, void* workspace);
 

@@ -25,18 +25,24 @@ bool runs_channels_last(const Context& context, const Conv2d& shape) {
   if (is_single && forced_algorithm(context, "conv2d").empty()) return false;
   const std::int64_t C = shape.C / shape.groups, O = shape.O / shape.groups;
   const bool whole_lanes = O % engine_lanes == 0 && (C % engine_lanes == 0 || (shape.groups == 1 && C <= 4));
-  if (shape.groups > 1 && (!whole_lanes || shape.groups > most_engine_groups)) return false;
+  const bool engines_run = has_engines() && whole_lanes && shape.groups <= most_engine_groups;
+  // Groups without lanes for engines: our implicit products need lanes of four. In TF32 a few groups are copied for
+  // engines (padded.cu).
+  const bool copied = has_engines() && context.precision != Precision::strict && shape.groups <= most_engine_groups;
+  if (old_rule(2) && shape.groups > 1 && (!whole_lanes || shape.groups > most_engine_groups)) return false;
+  if (shape.groups > 1 && !engines_run && (C % 4 != 0 || O % 4 != 0 || copied)) return false;
   // Small planes with other channel counts are faster whole, channels first.
   const bool whole_planes = !whole_lanes && suits_planes(problem_of(context, Pass::forward, shape, Element::float32));
   for (const Algorithm* direct : {&direct_forward, &direct_tensor_forward_first, &direct_tensor_forward_last})
     if (whole_planes && fits(Pass::forward, *direct, Layout::channels_first)) return false;
-  if (whole_lanes && has_engines()) return true;
-  // Our implicit products may be the only candidates; those for the gradient of x have no strides.
+  if (engines_run) return true;
+  // Our implicit products may be the only candidates.
   const auto either = [&](Pass pass, const Algorithm& first, const Algorithm& last) {
     return fits(pass, first, Layout::channels_last) || fits(pass, last, Layout::channels_last);
   };
   return either(Pass::forward, implicit_forward_first, implicit_forward_last) &&
          (either(Pass::grad_x, implicit_grad_x_first, implicit_grad_x_last) ||
+          either(Pass::grad_x, strided_grad_x_first, strided_grad_x_last) ||
           (C % 4 == 0 && either(Pass::grad_x, padded_grad_x_first, padded_grad_x_last))) &&
          fits(Pass::grad_weight, implicit_grad_weight, Layout::channels_last);
 }
@@ -62,7 +68,7 @@ bool runs_narrow(const Context& context, const Conv2d& shape) {
 Layout layout_of(const Context& context, const Conv2d& shape) {
   const std::string_view forced = forced_algorithm(context, "conv2d");
   if (forced == "general" || forced == "direct" || forced == "direct_tensor" || forced == "single" ||
-      runs_narrow(context, shape))
+      forced == "planes" || runs_narrow(context, shape))
     return Layout::channels_first;
   // A depthwise convolution runs in either order: x stays as it is.
   const bool last =

@@ -1,4 +1,9 @@
+#include <algorithm>
+#include <iterator>
+
 #include "cuda/convolution/packed.cuh"
+#include "cuda/convolution/weights.cuh"
+#include "cuda/cuda.hpp"
 #include "cuda/elements.cuh"
 #include "cuda/elementwise.cuh"
 #include "cuda/fused_rows.cuh"
@@ -6,146 +11,6 @@
 
 namespace tern::cuda::convolution {
 namespace {
-
-// ---- weights ----
-
-/// The source of an element of a packed weight; -1 for the zeros of the padding.
-struct WeightPlace {
-  Divisor<std::uint32_t> channels, KW, C, block;
-  int KH, real_KH, real_KW;
-  __device__ std::int64_t operator()(std::uint32_t i) const {
-    const auto channel = channels.split(i);
-    const auto kw = static_cast<int>(KW.split(i));
-    const auto o = static_cast<int>(i) / KH, kh = static_cast<int>(i) % KH;
-    std::uint32_t rest = channel;
-    const auto c = static_cast<int>(C.split(rest));
-    const auto column = static_cast<int>(block.split(rest));
-    const int row = static_cast<int>(rest), size = static_cast<int>(block.value());
-    const int h = kh * size + row, w = kw * size + column;
-    if (row >= size || h >= real_KH || w >= real_KW) return -1;
-    return ((static_cast<std::int64_t>(o) * static_cast<int>(C.value()) + c) * real_KH + h) * real_KW + w;
-  }
-};
-
-// Positions along one side of a space-to-depth block; 1 without space-to-depth.
-std::int64_t block_of(const Problem& requested, const Problem& packed) { return requested.stride_h / packed.stride_h; }
-
-WeightPlace weight_place(const Problem& requested, const Problem& packed) {
-  return {Divisor<std::uint32_t>(packed.C / requested.groups),
-          Divisor<std::uint32_t>(packed.KW),
-          Divisor<std::uint32_t>(requested.C / requested.groups),
-          Divisor<std::uint32_t>(block_of(requested, packed)),
-          static_cast<int>(packed.KH),
-          static_cast<int>(requested.KH),
-          static_cast<int>(requested.KW)};
-}
-
-template <class Out, class In>
-__global__ void pack_weight_kernel(Out* out, const In* weight, std::uint32_t count, WeightPlace place) {
-  begin_kernel();
-  for (auto i = static_cast<std::uint32_t>(global_thread()); i < count;
-       i += static_cast<std::uint32_t>(global_threads())) {
-    const std::int64_t from = place(i);
-    convert(out[i], from < 0 ? In{} : weight[from]);
-  }
-}
-
-template <class Out, class In>
-__global__ void unpack_weight_kernel(Out* weight, const In* in, std::uint32_t count, WeightPlace place) {
-  begin_kernel();
-  for (auto i = static_cast<std::uint32_t>(global_thread()); i < count;
-       i += static_cast<std::uint32_t>(global_threads())) {
-    const std::int64_t to = place(i);
-    if (to >= 0) convert(weight[to], in[i]);
-  }
-}
-
-constexpr int most_taps = 32;  // of a block: one warp each, with 32 channels of a row of the weight
-
-/// [rows, taps, C] from a weight [rows, C, taps], through shared memory.
-template <class T>
-__global__ void pack_taps_kernel(T* out, const T* weight, int C) {
-  __shared__ T tile[32 * most_taps];
-  begin_kernel();
-  const int taps = static_cast<int>(blockDim.y), tap = static_cast<int>(threadIdx.y),
-            lane = static_cast<int>(threadIdx.x);
-  const int first = static_cast<int>(blockIdx.x) * 32, at = tap * 32 + lane;
-  const std::int64_t row = blockIdx.y;
-  if (at < min(32, C - first) * taps) tile[at] = weight[(row * C + first) * taps + at];
-  __syncthreads();
-  if (first + lane < C) out[(row * taps + tap) * C + first + lane] = tile[lane * taps + tap];
-}
-
-/// The inverse, of the sum of slices.
-__global__ void sum_taps_kernel(float* weight, const float* partials, int slices, int C) {
-  __shared__ float tile[32 * most_taps];
-  begin_kernel();
-  const int taps = static_cast<int>(blockDim.y), tap = static_cast<int>(threadIdx.y),
-            lane = static_cast<int>(threadIdx.x);
-  const int first = static_cast<int>(blockIdx.x) * 32, at = tap * 32 + lane;
-  const std::int64_t row = blockIdx.y, step = static_cast<std::int64_t>(gridDim.y) * taps * C;
-  if (first + lane < C) {
-    const float* const from = partials + (row * taps + tap) * C + first + lane;
-    float sum = 0;
-#pragma unroll 8
-    for (int slice = 0; slice < slices; ++slice) sum += from[slice * step];
-    tile[lane * taps + tap] = sum;
-  }
-  __syncthreads();
-  if (at < min(32, C - first) * taps) weight[(row * C + first) * taps + at] = tile[at];
-}
-
-bool fits_taps(const Problem& requested, const Problem& packed) {
-  const std::int64_t taps = requested.KH * requested.KW;
-  return same_image(requested, packed) && taps > 1 && taps <= most_taps && requested.O < 65536;
-}
-Grid taps_grid(const Problem& requested) {
-  return Grid(
-      dim3(static_cast<unsigned>(ceil_div(requested.C / requested.groups, 32)), static_cast<unsigned>(requested.O)),
-      dim3(32, static_cast<unsigned>(requested.KH * requested.KW)));
-}
-
-/// The sizes of a weight, of one group.
-struct FlippedPlace {
-  Divisor<std::uint32_t> O, KW, KH, C;
-  __device__ std::int64_t operator()(std::uint32_t i) const {
-    const std::uint32_t o = O.split(i), kw = KW.split(i), kh = KH.split(i), c = C.split(i), group = i;
-    const std::int64_t row = static_cast<std::int64_t>(group * O.value() + o) * C.value() + c;
-    return (row * KH.value() + (KH.value() - 1 - kh)) * KW.value() + (KW.value() - 1 - kw);
-  }
-};
-
-template <class Out, class In>
-__global__ void flip_weight_kernel(Out* out, const In* weight, std::uint32_t count, FlippedPlace place) {
-  begin_kernel();
-  for (auto i = static_cast<std::uint32_t>(global_thread()); i < count;
-       i += static_cast<std::uint32_t>(global_threads()))
-    convert(out[i], weight[place(i)]);
-}
-
-/// The same without groups, transposed through shared memory: [C, taps, O] from [O, C, taps], the taps backwards.
-constexpr int flip_tile = 32, flip_rows = 8;
-template <class Out, class In>
-__global__ void __launch_bounds__(flip_tile* flip_rows)
-    flip_taps_kernel(Out* out, const In* weight, int O, int columns, Divisor<std::uint32_t> taps) {
-  __shared__ In tile[flip_tile][flip_tile + 1];
-  begin_kernel();
-  const int x = static_cast<int>(threadIdx.x), y = static_cast<int>(threadIdx.y);
-  const int first_column = static_cast<int>(blockIdx.x) * flip_tile, first_o = static_cast<int>(blockIdx.y) * flip_tile;
-#pragma unroll
-  for (int i = y; i < flip_tile; i += flip_rows)
-    if (first_o + i < O && first_column + x < columns)
-      tile[i][x] = weight[static_cast<std::int64_t>(first_o + i) * columns + first_column + x];
-  __syncthreads();
-#pragma unroll
-  for (int i = y; i < flip_tile; i += flip_rows) {
-    if (first_column + i >= columns || first_o + x >= O) continue;
-    int c, tap;
-    taps.split(first_column + i, c, tap);
-    const int row = c * static_cast<int>(taps.value()) + static_cast<int>(taps.value()) - 1 - tap;
-    convert(out[static_cast<std::int64_t>(row) * O + first_o + x], tile[x][i]);
-  }
-}
 
 // ---- images ----
 
@@ -216,42 +81,6 @@ __global__ void unpack_image_kernel(Out* x, const In* in, Index packs, Divisor<I
       if (to >= 0) convert(x[to], packed.value[lane]);
     }
   }
-}
-
-/// out [O, KH', KW', C' / groups] from weight [O, C / groups, KH, KW], and the inverse for a gradient.
-template <class Out, class In>
-void pack_weight(const Context& context, Out* out, const In* weight, const Problem& requested, const Problem& packed) {
-  if constexpr (std::is_same_v<Out, In>)
-    if (fits_taps(requested, packed))
-      return launch(context, taps_grid(requested), pack_taps_kernel<Out>, out, weight,
-                    static_cast<int>(requested.C / requested.groups));
-  const std::int64_t count = packed.weights();
-  launch(context, Grid(blocks_for(count), 256), pack_weight_kernel<Out, In>, out, weight,
-         static_cast<std::uint32_t>(count), weight_place(requested, packed));
-}
-template <class Out, class In>
-void unpack_weight(const Context& context, Out* weight, const In* in, const Problem& requested, const Problem& packed) {
-  const std::int64_t count = packed.weights();
-  launch(context, Grid(blocks_for(count), 256), unpack_weight_kernel<Out, In>, weight, in,
-         static_cast<std::uint32_t>(count), weight_place(requested, packed));
-}
-
-/// out [C, KH, KW, O / groups] from weight [O, C / groups, KH, KW], flipped by 180 degrees.
-template <class Out, class In>
-void flip_weight(const Context& context, Out* out, const In* weight, const Problem& requested) {
-  const std::int64_t count = requested.weights(), columns = requested.C * requested.KH * requested.KW;
-  const std::int64_t tiles = ceil_div(requested.O, flip_tile);
-  if (requested.groups == 1 && tiles < 65536 && columns < std::int64_t{1} << 31)
-    return launch(context,
-                  Grid(dim3(static_cast<unsigned>(ceil_div(columns, flip_tile)), static_cast<unsigned>(tiles)),
-                       dim3(flip_tile, flip_rows)),
-                  flip_taps_kernel<Out, In>, out, weight, static_cast<int>(requested.O), static_cast<int>(columns),
-                  Divisor<std::uint32_t>(requested.KH * requested.KW));
-  const FlippedPlace place{Divisor<std::uint32_t>(requested.O / requested.groups), Divisor<std::uint32_t>(requested.KW),
-                           Divisor<std::uint32_t>(requested.KH),
-                           Divisor<std::uint32_t>(requested.C / requested.groups)};
-  launch(context, Grid(blocks_for(count), 256), flip_weight_kernel<Out, In>, out, weight,
-         static_cast<std::uint32_t>(count), place);
 }
 
 /// out [N, H', W', C'] from x [N, H, W, C], and the inverse for a gradient.
@@ -348,17 +177,6 @@ Problem flipped(const Problem& packed) {
   return flipped;
 }
 
-bool sums_weight(const Problem& requested, const Problem& packed, std::int64_t slices) {
-  constexpr std::int64_t most = 64;  // more slices are added faster by more threads
-  return slices <= most && fits_taps(requested, packed);
-}
-
-void sum_weight(const Context& context, float* weight, const float* partials, std::int64_t slices,
-                const Problem& requested) {
-  launch(context, taps_grid(requested), sum_taps_kernel, weight, partials, static_cast<int>(slices),
-         static_cast<int>(requested.C / requested.groups));
-}
-
 // ---- a pass around an engine ----
 
 namespace {
@@ -367,15 +185,6 @@ struct Clip {
   Activation activation;
   __device__ float operator()(float value) const { return clip(value, activation); }
 };
-
-/// Calls body(the engine's array, the caller's array) with their element types.
-template <class Body>
-void with_element(const Problem& packed, void* array, void* own, const Body& body) {
-  if (packed.stored == Element::bfloat16) return body(static_cast<BFloat16*>(array), static_cast<BFloat16*>(own));
-  if (packed.stored == Element::float16) return body(static_cast<Float16*>(array), static_cast<Float16*>(own));
-  if (packed.element == Element::bfloat16) return body(static_cast<bf16*>(array), static_cast<float*>(own));
-  body(static_cast<float*>(array), static_cast<float*>(own));
-}
 
 }  // namespace
 
@@ -396,15 +205,15 @@ Packed::Packed(const Problem& requested, const Task& task, const Arrays& arrays,
 
 void Packed::before(const Context& context) {
   const Problem& packed = task_.packed;
-  if (requested_.pass != Pass::grad_x && !task_.takes_image)
+  if (packed.by_groups) {
+    if (requested_.pass != Pass::grad_x) copy(context, image_, own_.x, Pass::grad_x, false);
+    if (requested_.pass != Pass::forward) copy(context, y_, own_.y, Pass::forward, false);
+  } else if (requested_.pass != Pass::grad_x && !task_.takes_image)
     with_element(packed, image_, own_.x,
                  [&](auto* image, const auto* own) { pack_image(context, image, own, requested_, packed); });
   if (requested_.pass == Pass::grad_weight || task_.takes_weight) return;
   const auto pack = [requested = requested_, task = task_, own = own_.weight](const Context& where, void* to) {
-    with_element(task.packed, to, own, [&](auto* weight, const auto* from) {
-      task.flipped ? flip_weight(where, weight, from, requested)
-                   : pack_weight(where, weight, from, requested, task.packed);
-    });
+    pack_weight(where, to, own, requested, task);
   };
   const auto bytes = static_cast<std::size_t>(packed.weights() * bytes_of(packed.element));
   void* made = requested_.pass == Pass::forward ? made_once(context, bytes, pack) : nullptr;
@@ -413,18 +222,42 @@ void Packed::before(const Context& context) {
   engine_.weight = made;
 }
 
+void Packed::copy(const Context& context, void* out, const void* in, Pass of, bool back) const {
+  const bool image = of == Pass::grad_x;
+  const std::int64_t groups = task_.packed.by_groups ? requested_.groups : 1,
+                     channels = (image ? requested_.C : requested_.O) / groups,
+                     positions = image ? requested_.N * requested_.H * requested_.W : requested_.positions();
+  // A gradient of y has no gaps.
+  const std::int64_t pitch = image                              ? requested_.x_channels
+                             : requested_.pass == Pass::forward ? requested_.y_channels
+                                                                : requested_.O;
+  kernels::Strided copy;
+  copy.rank = 3;
+  copy.count = groups * positions * channels;
+  const std::int64_t size[] = {groups, positions, channels}, own[] = {channels, pitch, 1},
+                     packed[] = {positions * channels, channels, 1};
+  std::copy(std::begin(size), std::end(size), copy.size);
+  std::copy(std::begin(own), std::end(own), back ? copy.out : copy.in);
+  std::copy(std::begin(packed), std::end(packed), back ? copy.in : copy.out);
+  Context where = context;
+  movement().copy(where, out, in, copy, static_cast<std::size_t>(bytes_of(requested_.stored)));
+}
+
 void Packed::after(const Context& context) const {
   const Problem& packed = task_.packed;
+  if (requested_.pass == Pass::grad_x && packed.by_groups) return copy(context, own_.x, image_, Pass::grad_x, true);
   if (requested_.pass == Pass::grad_x && !task_.takes_image)
     with_element(packed, image_, own_.x,
                  [&](const auto* image, auto* own) { unpack_image(context, own, image, requested_, packed); });
   if (requested_.pass == Pass::grad_weight && !task_.takes_weight)
-    with_element(packed, weight_, own_.weight,
-                 [&](const auto* weight, auto* own) { unpack_weight(context, own, weight, requested_, packed); });
+    unpack_weight(context, own_.weight, weight_, requested_, packed);
+  if (requested_.pass == Pass::forward && !task_.takes_y && (packed.epilogue || packed.by_groups))
+    copy(context, own_.y, y_, Pass::forward, true);
   if (requested_.pass == Pass::forward && packed.epilogue && packed.activation != requested_.activation)
     return with_element(packed, y_, own_.y, [&]<class Own>(Own*, auto* own) {
       if constexpr (is_half<Own>) map(context, requested_.outputs(), Clip{requested_.activation}, own, own);
     });
+  if (packed.by_groups) return;
   const bool needs_epilogue = !task_.takes_y || own_.bias != nullptr || requested_.activation != Activation::none;
   if (requested_.pass != Pass::forward || packed.epilogue || !needs_epilogue) return;
   with_element(packed, y_, own_.y, [&]<class In, class Own>(const In* y, Own* own) {

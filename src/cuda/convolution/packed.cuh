@@ -31,13 +31,16 @@ inline bool same_image(const Problem& requested, const Problem& packed) {
 inline bool same_weight(const Problem& requested, const Problem& packed) {
   return same_image(requested, packed) && packed.KH * packed.KW == 1;
 }
+/// Likewise, or the caller's is in the order of engines.
+inline bool keeps_weight(const Problem& requested, const Problem& packed) {
+  return same_weight(requested, packed) || (requested.packed_weight && same_image(requested, packed));
+}
 /// Whether engines accept the caller's array directly.
 inline bool takes_image(const Problem& requested, const Problem& packed) {
   return packed.element == packed.stored && same_image(requested, packed) && requested.inputs.x % 16 == 0;
 }
 inline bool takes_weight(const Problem& requested, const Problem& packed) {
-  const bool in_order = same_weight(requested, packed) || (requested.packed_weight && same_image(requested, packed));
-  return packed.element == packed.stored && in_order && requested.inputs.weight % 16 == 0;
+  return packed.element == packed.stored && keeps_weight(requested, packed) && requested.inputs.weight % 16 == 0;
 }
 /// Whether a matrix product over the positions computes the same: a 1x1 kernel that visits each position once.
 inline bool is_product(const Problem& requested, const Problem& packed) {
@@ -55,7 +58,8 @@ void sum_weight(const Context& context, float* weight, const float* partials, st
 struct Task {
   Problem packed;
   bool takes_image, takes_weight, takes_y;
-  bool flipped = false;  ///< the engine runs flipped(packed)
+  bool flipped = false;    ///< the engine runs flipped(packed)
+  bool by_phases = false;  ///< its weight is ordered by phases (phases.cuh)
 
   Problem problem() const { return flipped ? convolution::flipped(packed) : packed; }
 };
@@ -76,6 +80,9 @@ class Packed {
   void after(const Context& context) const;
 
  private:
+  /// Copies x or y between the caller's array and the engine's, which lies as `packed` says.
+  void copy(const Context& context, void* out, const void* in, Pass of, bool back) const;
+
   const Problem& requested_;
   const Task& task_;
   Arrays own_, engine_;

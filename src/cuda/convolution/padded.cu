@@ -3,12 +3,14 @@
 // then have as many for engines, and are float32 for our own products.
 
 #include <array>
+#include <cstdlib>
 
 #include "cuda/convolution/algorithms.cuh"
 #include "cuda/convolution/engines.cuh"
 #include "cuda/convolution/grouped.cuh"
 #include "cuda/convolution/implicit.cuh"
 #include "cuda/convolution/packed.cuh"
+#include "cuda/convolution/padded_weights.cuh"
 #include "cuda/convolution/planes.cuh"
 #include "cuda/convolution/rule.cuh"
 #include "cuda/elementwise.cuh"
@@ -37,8 +39,8 @@ constexpr int at_once = sizeof(To) == 2 && sizeof(From) == 2 ? 2 : 1;
 
 /// Each block moves 64 positions by some lanes between the caller's array and [N, area, groups, padded], or
 /// [groups, N, area, padded]. On the way back a number passes through `finish`, with its channel. Paired: so do two of
-/// the caller's elements.
-template <bool back, class To, class From, class Finish>
+/// the caller's elements. Whole: without groups.
+template <bool back, bool whole, class To, class From, class Finish>
 __global__ void __launch_bounds__(side* lines)
     regroup_kernel(To* to, const From* from, const __grid_constant__ Channels s, bool paired, const Finish finish) {
   constexpr int W = at_once<To, From>, wide = side * W, packs = wide * tall / (side * lines) / W;
@@ -49,6 +51,7 @@ __global__ void __launch_bounds__(side* lines)
   const int n = static_cast<int>(blockIdx.z), lanes = s.groups * static_cast<int>(s.padded.value());
   /// The caller's element of a position and a lane, and its channel; -1: there is none.
   const auto channel_of = [&](int p, int lane) {
+    if (whole) return first_lane + lane < s.real && first_p + p < s.area ? first_lane + lane : -1;
     int group, c;
     s.padded.split(first_lane + lane, group, c);
     return first_lane + lane < lanes && c < s.real && first_p + p < s.area ? group * s.real + c : -1;
@@ -58,7 +61,8 @@ __global__ void __launch_bounds__(side* lines)
                         : (static_cast<std::int64_t>(n) * s.area + first_p + p) * s.pitch + channel;
   };
   const auto in_lanes = [&](int p, int lane) {
-    if (s.images == 0) return (static_cast<std::int64_t>(n) * s.area + first_p + p) * lanes + first_lane + lane;
+    if (whole || s.images == 0)
+      return (static_cast<std::int64_t>(n) * s.area + first_p + p) * lanes + first_lane + lane;
     int group, c;
     s.padded.split(first_lane + lane, group, c);
     return ((static_cast<std::int64_t>(group) * s.images + n) * s.area + first_p + p) * s.lanes + c;
@@ -137,83 +141,9 @@ void regroup(const Context& context, To* to, const From* from, const Channels& s
                     static_cast<unsigned>(N));
   const bool pairs = s.pitch == 0 ? s.area % W == 0 : s.groups == 1 && s.pitch % W == 0 && s.real % W == 0;
   const bool paired = pairs && (back ? aligned<W>(to) : aligned<W>(from));
-  launch(context, Grid(blocks, dim3(side, lines)), regroup_kernel<back, To, From, Finish>, to, from, s, paired, finish);
-}
-
-/// The place of an element of a weight [groups outputs, inputs, taps] in one with other channels; -1: it has none.
-struct WeightPlace {
-  Divisor<std::uint32_t> taps, inputs, outputs;
-  int other_inputs, other_outputs;
-  __device__ std::int64_t operator()(std::uint32_t i) const {
-    const auto tap = static_cast<int>(taps.split(i)), c = static_cast<int>(inputs.split(i)),
-               o = static_cast<int>(outputs.split(i)), group = static_cast<int>(i);
-    if (c >= other_inputs || o >= other_outputs) return -1;
-    return ((static_cast<std::int64_t>(group) * other_outputs + o) * other_inputs + c) *
-               static_cast<std::int64_t>(taps.value()) +
-           tap;
-  }
-};
-template <class To, class From>
-__global__ void weight_kernel(To* to, const From* from, std::uint32_t count, WeightPlace place) {
-  begin_kernel();
-  for (auto i = static_cast<std::uint32_t>(global_thread()); i < count;
-       i += static_cast<std::uint32_t>(global_threads())) {
-    const std::int64_t at = place(i);
-    convert(to[i], at < 0 ? From{} : from[at]);
-  }
-}
-/// `to` has the channels of one problem, `from` those of the other.
-template <class To, class From>
-void copy_weight(const Context& context, To* to, const From* from, const Problem& one, const Problem& other) {
-  using Divide = Divisor<std::uint32_t>;
-  const WeightPlace place{Divide(one.KH * one.KW), Divide(one.C / one.groups), Divide(one.O / one.groups),
-                          static_cast<int>(other.C / other.groups), static_cast<int>(other.O / other.groups)};
-  launch(context, Grid(blocks_for(one.weights()), 256), weight_kernel<To, From>, to, from,
-         static_cast<std::uint32_t>(one.weights()), place);
-}
-
-/// [written rows, taps, lanes] from a weight [rows, channels, taps], through shared memory: the order of engines.
-struct Taps {
-  int channels, lanes, taps;  ///< of a row
-  int lanes_each;             ///< of a block
-  int rows;                   ///< of a group
-  Divisor<std::uint32_t> padded_rows;
-};
-constexpr int taps_lanes = 32, taps_rows = 8, most_taps = 128;
-template <class To, class From>
-__global__ void __launch_bounds__(taps_lanes* taps_rows)
-    order_weight_kernel(To* to, const From* weight, const __grid_constant__ Taps s) {
-  extern __shared__ float tile[];
-  begin_kernel();
-  const int first = static_cast<int>(blockIdx.x) * s.lanes_each, x = static_cast<int>(threadIdx.x),
-            thread = static_cast<int>(threadIdx.y) * taps_lanes + x;
-  int group, o;
-  s.padded_rows.split(static_cast<int>(blockIdx.y), group, o);
-  const std::int64_t row = o < s.rows ? static_cast<std::int64_t>(group) * s.rows + o : -1;
-  const int count = row < 0 ? 0 : max(0, min(s.lanes_each, s.channels - first)) * s.taps;
-#pragma unroll 4
-  for (int i = thread; i < count; i += taps_lanes * taps_rows)
-    tile[i] = widened(weight[(row * s.channels + first) * s.taps + i]);
-  __syncthreads();
-  To* const out = to + static_cast<std::int64_t>(blockIdx.y) * s.taps * s.lanes + first;
-  for (int lane = x; lane < min(s.lanes_each, s.lanes - first); lane += taps_lanes)
-    for (int tap = static_cast<int>(threadIdx.y); tap < s.taps; tap += taps_rows)
-      put(out[static_cast<std::int64_t>(tap) * s.lanes + lane],
-          lane * s.taps + tap < count ? tile[lane * s.taps + tap] : 0.0f);
-}
-bool orders_weight(const Problem& inner) { return inner.KH * inner.KW <= most_taps && inner.O < 65536; }
-template <class To, class From>
-void order_weight(const Context& context, To* to, const From* weight, const Problem& p, const Problem& inner) {
-  const auto i = [](std::int64_t value) { return static_cast<int>(value); };
-  // So many lanes in a block that enough loads are in flight.
-  constexpr std::int64_t most_tile = 4096;
-  const std::int64_t taps = p.KH * p.KW, warps = std::clamp<std::int64_t>(most_tile / (taps * taps_lanes), 1, 4);
-  const Taps sizes{i(p.C / p.groups),     i(inner.C / p.groups), i(taps),
-                   i(warps * taps_lanes), i(p.O / p.groups),     Divisor<std::uint32_t>(inner.O / p.groups)};
-  launch(context,
-         Grid(dim3(static_cast<unsigned>(ceil_div(sizes.lanes, sizes.lanes_each)), static_cast<unsigned>(inner.O)),
-              dim3(taps_lanes, taps_rows), sizeof(float) * static_cast<std::size_t>(sizes.lanes_each * sizes.taps)),
-         order_weight_kernel<To, From>, to, weight, sizes);
+  launch(context, Grid(blocks, dim3(side, lines)),
+         s.groups == 1 ? regroup_kernel<back, true, To, From, Finish> : regroup_kernel<back, false, To, From, Finish>,
+         to, from, s, paired, finish);
 }
 
 /// A bias of [groups, padded] from one of [groups, real].
@@ -230,18 +160,21 @@ __global__ void bias_kernel(T* to, const T* bias, int count, int real, Divisor<s
 // ---- the problem with lanes ----
 
 // The preferred first; the others where our implicit product is clearly faster.
-constexpr std::array own_forward{&fold_forward_first, &implicit_forward_first, &implicit_forward_last, &library_forward,
-                                 &fold_forward_last};
-constexpr std::array own_to_image{&fold_grad_x_first, &implicit_grad_x_first, &implicit_grad_x_last,
-                                  &flipped_grad_x,    &library_grad_x,        &fold_grad_x_last};
-constexpr std::array forward{&fold_forward_first, &implicit_forward_first, &library_forward, &implicit_forward_last,
-                             &fold_forward_last};
-constexpr std::array to_image{&fold_grad_x_first,    &implicit_grad_x_first, &flipped_grad_x,
-                              &implicit_grad_x_last, &library_grad_x,        &fold_grad_x_last};
+constexpr std::array own_forward{&fold_forward_first,    &winograd_forward_first, &implicit_forward_first,
+                                 &implicit_forward_last, &library_forward,        &fold_forward_last};
+constexpr std::array own_to_image{&fold_grad_x_first,     &winograd_grad_x_first, &strided_grad_x_first,
+                                  &implicit_grad_x_first, &implicit_grad_x_last,  &flipped_grad_x,
+                                  &library_grad_x,        &strided_grad_x_last,   &fold_grad_x_last};
+constexpr std::array forward{&fold_forward_first, &winograd_forward_first, &implicit_forward_first,
+                             &library_forward,    &implicit_forward_last,  &fold_forward_last};
+constexpr std::array to_image{&fold_grad_x_first,     &winograd_grad_x_first, &strided_grad_x_first,
+                              &implicit_grad_x_first, &flipped_grad_x,        &implicit_grad_x_last,
+                              &library_grad_x,        &strided_grad_x_last,   &fold_grad_x_last};
 constexpr std::array to_weight{&implicit_grad_weight, &library_grad_weight};
 // In 16 bits.
 constexpr std::array halves_forward{&fused_epilogue_forward, &library_forward, &implicit_halves};
-constexpr std::array halves_to_image{&flipped_grad_x, &library_grad_x, &product_grad_x};
+constexpr std::array halves_to_image{&strided_halves_first, &flipped_grad_x, &library_grad_x, &product_grad_x,
+                                     &strided_halves_last};
 constexpr std::array halves_to_weight{&library_grad_weight};
 using List = Candidates<Problem, Arrays>;
 
@@ -258,7 +191,7 @@ Problem with_lanes(const Problem& p, bool of_engines) {
   Problem inner = in_lanes(p, of_engines && p.tensor_cores() ? engine_lanes : 4);
   inner.inputs = {256, 256, 256, 0}, inner.gradients = {};
   inner.element = inner.stored = in_halves(p) ? p.stored : Element::float32;
-  if (in_halves(p) && p.inputs.bias != 0)
+  if (in_halves(p) && p.pass == Pass::forward && p.inputs.bias != 0)
     inner.inputs.bias = 256;
   else if (!in_halves(p))
     inner.activation = Activation::none;
@@ -289,17 +222,31 @@ struct Inner {
     const auto is = [&](const auto&... others) { return ((algorithm == &others) || ...); };
     const bool folds = is(fold_forward_first, fold_forward_last, fold_grad_x_first, fold_grad_x_last);
     const bool implicit = is(implicit_forward_first, implicit_forward_last, implicit_grad_x_first, implicit_grad_x_last,
-                             implicit_grad_weight);
+                             strided_grad_x_first, strided_grad_x_last, implicit_grad_weight);
     problem = with_lanes(p, !implicit && !folds);
-    // Those that flip the weight do that as they pack it; our own forward product gains only where it is large.
+    // Our own product of the gradient of x flips the weight as it packs it, and Winograd's transforms it; the others'
+    // gain only where it is large.
     constexpr std::int64_t large = 8'000'000;
-    const bool in_order = p.pass == Pass::forward ? !implicit || p.weights() >= large : is(library_grad_x) || folds;
+    const bool forward_in_order = !is(winograd_forward_first) && (!implicit || p.weights() >= large);
+    const bool in_order = p.pass == Pass::forward  ? forward_in_order
+                          : p.pass == Pass::grad_x ? is(library_grad_x) || flips_weight() || folds
+                                                   : !implicit;
     problem.by_groups = folds && p.groups > 1;
-    problem.packed_weight = in_order && orders_weight(problem) && same_image(problem, packed(problem, problem.element));
+    const bool same = p.KH * p.KW == 1 && problem.weights() == p.weights() && !flips_weight();
+    problem.packed_weight =
+        in_order && !same &&
+        !(std::getenv("TERN_OLD_WEIGHTS") != nullptr && (flips_weight() || p.pass == Pass::grad_weight)) &&
+        orders_weight(problem) && same_image(problem, packed(problem, problem.element));
     takes_weight = !problem.packed_weight && problem.weights() == p.weights() && p.inputs.weight % 16 == 0 &&
                    problem.element == p.stored;
+    if (old_rule(32) && is(winograd_forward_first, winograd_grad_x_first)) {
+      plan = -1;
+      return;
+    }
     plan = algorithm->fits(problem) ? algorithm->plan_after(problem, -1) : -1;
   }
+  /// Its engine takes the weight backwards.
+  bool flips_weight() const { return algorithm == &flipped_grad_x && problem.groups == 1; }
 };
 int next_plan(const Problem& p, int plan) {
   const auto count = static_cast<int>(list_of(p).size());
@@ -355,7 +302,9 @@ void run_as(Context& context, const Problem& p, const Arrays& arrays, const Inne
   if (weight_pass && arrays.weight == nullptr) return;
   if (p.pass != Pass::grad_x) regroup<false>(context, lane(in.arrays.x), own(arrays.x), of_x, p.N, Unchanged{});
   if (p.pass != Pass::forward) regroup<false>(context, lane(in.arrays.y), own(arrays.y), of_y, p.N, Unchanged{});
-  if (inner.packed_weight)
+  if (!weight_pass && inner.packed_weight && chosen.flips_weight())
+    flip_weight(context, lane(in.arrays.weight), own(arrays.weight), p, inner);
+  else if (!weight_pass && inner.packed_weight)
     order_weight(context, lane(in.arrays.weight), own(arrays.weight), p, inner);
   else if (!weight_pass && !chosen.takes_weight)
     copy_weight(context, lane(in.arrays.weight), own(arrays.weight), inner, p);
@@ -373,7 +322,10 @@ void run_as(Context& context, const Problem& p, const Arrays& arrays, const Inne
     regroup<true>(context, own(arrays.y), lane(in.arrays.y), of_y, p.N, Epilogue<Own>{own(arrays.bias), p.activation});
   }
   if (p.pass == Pass::grad_x) regroup<true>(context, own(arrays.x), lane(in.arrays.x), of_x, p.N, Unchanged{});
-  if (weight_pass && !chosen.takes_weight) copy_weight(context, own(arrays.weight), lane(in.arrays.weight), p, inner);
+  if (weight_pass && inner.packed_weight)
+    restore_weight(context, own(arrays.weight), lane(in.arrays.weight), p, inner);
+  else if (weight_pass && !chosen.takes_weight)
+    copy_weight(context, own(arrays.weight), lane(in.arrays.weight), p, inner);
 }
 
 void run(Context& context, const Problem& p, const Arrays& arrays, int plan, void* block) {
@@ -389,7 +341,7 @@ void run(Context& context, const Problem& p, const Arrays& arrays, int plan, voi
 bool fits(const Problem& p) {
   constexpr std::int64_t most = std::int64_t{1} << 31, most_layers = 65535;
   if (p.element != Element::float32 || p.pools || p.C == 0 || card().code < 80) return false;
-  if (p.N > most_layers || p.weights() >= most || p.H * p.W >= most || p.OH * p.OW >= most) return false;
+  if (p.N > most_layers || p.weights() >= most || p.H * p.W >= most || p.positions() >= most) return false;
   return with_lanes(p, true).weights() < most && next_plan(p, -1) >= 0;
 }
 
@@ -399,9 +351,10 @@ std::int64_t engine_lanes_of(const Problem& p) {
 }
 
 /// In TF32, for which this was measured: the gradient of x through a stride of many groups, or without lanes for
-/// engines: nothing takes them as they are.
+/// engines, unless our implicit products take them as they are in less time.
 bool folds_groups(const Problem& p) {
   const std::int64_t C = p.C / p.groups, O = p.O / p.groups;
+  if (strided_fits(p) && strided_time(p) < fold_time(p) + copies_time(p, in_lanes(p, 4))) return false;
   return p.tensor_cores() && p.pass == Pass::grad_x && p.stride_h * p.stride_w > 1 &&
          (p.groups > most_engine_groups || C % engine_lanes != 0 || O % engine_lanes != 0);
 }
@@ -436,8 +389,9 @@ bool pays(const Problem& p) {
   const std::int64_t longest = 512, long_sum = p.tensor_cores() ? 256 : longest;
   if (p.channels_last() && p.groups == 1) return false;  // its algorithms fill the lanes of x themselves
   const std::int64_t C = p.C / p.groups, O = p.O / p.groups, lanes = engine_lanes_of(p);
-  // Whole lanes are left to general kernels only in groups: channels first, and back through a stride.
-  const bool as_they_are = p.groups == 1 || !p.tensor_cores() || (p.channels_last() && !folds_groups(p));
+  // Channels first nothing else takes whole lanes, but for small planes.
+  const bool as_they_are =
+      (old_rule(64) && (p.groups == 1 || !p.tensor_cores())) || (p.channels_last() && !folds_groups(p));
   if (C % lanes == 0 && O % lanes == 0 && as_they_are) return false;
   const auto work = [](const Problem& q) {
     return static_cast<double>(q.outputs()) * static_cast<double>(q.C / q.groups * q.KH * q.KW);

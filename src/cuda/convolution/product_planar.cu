@@ -250,11 +250,10 @@ bool fits(const Problem& p) {
          p.H * p.W < 64 * most_layers && p.C < 64 * most_layers;
 }
 
-/// Against transposed copies around a product by a library, which multiplies faster. Microseconds on an H200.
-bool pays(const Problem& p) {
-  if (suits_gathering(p)) return false;
-  constexpr double bytes_rate = 3e6, copies_rate = 2.5e6, product_rate = 22e6, weight_rate = 11e6, library_rate = 150e6,
-                   stage = 0.35, launch = 4, launches = 12;
+}  // namespace
+
+double tiles_time(const Problem& p) {
+  constexpr double bytes_rate = 3e6, product_rate = 22e6, weight_rate = 11e6, stage = 0.35, launch = 4;
   const Sizes s = sizes_of(p);
   const auto whole = [](std::int64_t count, std::int64_t of) { return ceil_div(count, of) * of; };
   const auto bytes = static_cast<double>(p.images() + p.outputs()) * sizeof(float);
@@ -262,12 +261,21 @@ bool pays(const Problem& p) {
   const auto work = static_cast<double>(p.N * whole(s.rows, 32) * whole(s.columns, 64) * whole(s.k, depth));
   const auto slices = static_cast<double>(p.pass == Pass::grad_weight ? slices_of(p) : p.N);
   const double waits = static_cast<double>(p.N * ceil_div(s.k, depth)) / slices * stage;
-  const double here = singly * std::max({bytes / bytes_rate,
-                                         work / (p.pass == Pass::grad_weight ? weight_rate : product_rate), waits}) +
-                      launch;
+  return singly *
+             std::max({bytes / bytes_rate, work / (p.pass == Pass::grad_weight ? weight_rate : product_rate), waits}) +
+         launch;
+}
+
+namespace {
+
+/// Against transposed copies around a product by a library, which multiplies faster.
+bool pays(const Problem& p) {
+  if (suits_gathering(p)) return false;
+  constexpr double copies_rate = 2.5e6, library_rate = 150e6, launches = 12;
+  const auto bytes = static_cast<double>(p.images() + p.outputs()) * sizeof(float);
   const double there =
       3 * bytes / copies_rate + launches + static_cast<double>(p.outputs()) * static_cast<double>(p.C) / library_rate;
-  return here < there;
+  return tiles_time(p) < there;
 }
 bool fits_first(const Problem& p) { return fits(p) && pays(p); }
 bool fits_last(const Problem& p) { return fits(p) && !pays(p); }

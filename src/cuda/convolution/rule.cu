@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdlib>
 
 #include "cuda/convolution/engines.cuh"
 #include "cuda/convolution/implicit.cuh"
@@ -6,10 +7,6 @@
 
 namespace tern::cuda::convolution {
 namespace {
-
-double multiply_adds(const Problem& p) {
-  return static_cast<double>(p.outputs()) * static_cast<double>(p.C / p.groups * p.KH * p.KW);
-}
 
 /// Elements of an output's sum.
 std::int64_t sum_of(const Problem& p) { return p.KH * p.KW * (p.C / p.groups); }
@@ -20,6 +17,15 @@ std::int64_t library_tiles(const Problem& p) {
 }
 
 }  // namespace
+
+double multiply_adds(const Problem& p) {
+  return static_cast<double>(p.outputs()) * static_cast<double>(p.C / p.groups * p.KH * p.KW);
+}
+
+bool old_rule(int bit) {
+  static const int bits = std::getenv("TERN_OLD_CONV") == nullptr ? 0 : std::atoi(std::getenv("TERN_OLD_CONV"));
+  return (bits & bit) != 0;
+}
 
 bool is_common(const Problem& engine) {
   constexpr std::int64_t multiple = 64;
@@ -72,6 +78,17 @@ bool starves_library(const Problem& engine) {
   if (engine.groups > 1) return true;
   if (sum_of(engine) < (engine.positions() <= row ? long_sum / 2 : long_sum)) return false;
   return 2 * library_tiles(engine) <= card().multiprocessors || sum_of(engine) >= longest;
+}
+
+double transform_time(const Problem& engine) {
+  constexpr std::int64_t side = 32, numbers = side * (side / 2 + 1);  // complex, of a transformed tile
+  constexpr double rate = 25e6, bytes_rate = 3e6, launches = 30;
+  const std::int64_t tiles =
+      engine.N * ceil_div(engine.OH, side + 1 - engine.KH) * ceil_div(engine.OW, side + 1 - engine.KW);
+  const std::int64_t pairs = engine.O * (engine.C / engine.groups);
+  const auto products = static_cast<double>(4 * numbers) * static_cast<double>(tiles * pairs);
+  const auto moved = static_cast<double>(4 * numbers) * static_cast<double>(tiles * (engine.C + engine.O) + pairs);
+  return products / rate + moved * sizeof(float) / bytes_rate + launches * static_cast<double>(engine.groups);
 }
 
 double fold_time(const Problem& p) {

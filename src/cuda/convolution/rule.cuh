@@ -5,6 +5,11 @@
 
 namespace tern::cuda::convolution {
 
+bool old_rule(int bit);  // TEMPORARY: TERN_OLD_CONV
+
+/// Of a convolution, in any pass.
+double multiply_adds(const Problem& problem);
+
 /// A forward pass with lanes, channels last: by our implicit product (implicit_forward.cu), and by cuDNN's first
 /// proposal.
 double implicit_time(const Problem& engine);
@@ -22,6 +27,13 @@ bool starves_library(const Problem& engine);
 bool is_common(const Problem& engine);
 /// Whether engines are proposed by cuDNN's second heuristic mode, which is better for what is rare.
 bool asks_second_mode(const Problem& engine);
+
+/// The gradient of x through a stride, with lanes, channels last: by our implicit products (implicit_strided.cu).
+bool strided_fits(const Problem& problem);
+double strided_time(const Problem& problem);
+
+/// A strict forward pass by Fourier transforms of tiles, as cuDNN has them for large kernels.
+double transform_time(const Problem& engine);
 
 /// A product for all taps, whose terms are added afterwards (fold.cu), channels last.
 double fold_time(const Problem& problem);

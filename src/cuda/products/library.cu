@@ -83,7 +83,8 @@ void set_bias(cublasLtMatmulDesc_t operation, const void* bias) {
 // A row-major product is the column-major product of the swapped factors: out^T = op(b)^T op(a)^T.
 std::shared_ptr<const Description> describe(const Problem& p) {
   auto product = std::make_shared<Description>();
-  const bool tensor_cores = p.in == Element::float32 && p.precision != Precision::strict, epilogue = p.inputs.bias != 0;
+  const bool tensor_cores = p.in == Element::float32 && p.precision != Precision::strict, adds = p.inputs.bias != 0,
+             clips = p.activation == Activation::relu, epilogue = adds || clips;
   const cublasComputeType_t compute = p.out == Element::float64 ? CUBLAS_COMPUTE_64F
                                       : tensor_cores            ? CUBLAS_COMPUTE_32F_FAST_TF32
                                                                 : CUBLAS_COMPUTE_32F;
@@ -102,11 +103,13 @@ std::shared_ptr<const Description> describe(const Problem& p) {
   product->right = matrix(in, p.transpose_a ? p.m : p.k, p.transpose_a ? p.k : p.m, p.batch, p.stride_a);
   product->out = matrix(type_of(p.out), p.n, p.m, p.batch, p.m * p.n, p.pitch);
   if (epilogue) {
-    const cublasLtEpilogue_t epilogue =
-        p.activation == Activation::relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS;
-    check_library(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue),
-                  "describing a product");
-    set_bias(operation, reinterpret_cast<const void*>(std::uintptr_t{p.inputs.bias}));  // for its alignment
+    const cublasLtEpilogue_t of_library = !adds   ? CUBLASLT_EPILOGUE_RELU
+                                          : clips ? CUBLASLT_EPILOGUE_RELU_BIAS
+                                                  : CUBLASLT_EPILOGUE_BIAS;
+    check_library(
+        cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, &of_library, sizeof of_library),
+        "describing a product");
+    if (adds) set_bias(operation, reinterpret_cast<const void*>(std::uintptr_t{p.inputs.bias}));  // for its alignment
   }
 
   cublasLtMatmulPreference_t requested = nullptr;
@@ -130,7 +133,7 @@ std::shared_ptr<const Description> describe(const Problem& p) {
       library(), operation, product->left.get(), product->right.get(), product->out.get(), product->out.get(),
       requested, requested_candidates, product->algorithms.data(), &product->count);
   if (status != CUBLAS_STATUS_SUCCESS) product->count = 0;
-  if (!epilogue && bytes_of(p.out) > 2) check_library(status, "asking cuBLASLt for algorithms");
+  if (!epilogue && bytes_of(p.in) > 2) check_library(status, "asking cuBLASLt for algorithms");
   return product;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 // Matrix products by cuBLASLt, for shapes where it is fastest and for float64. It proposes several algorithms per
-// problem, the most promising first. The slot does not matter here; with a bias, the activation is none or relu.
+// problem, the most promising first. The slot does not matter here; the activation is none or relu.
 
 #include "cuda/products/problem.cuh"
 

@@ -64,8 +64,7 @@ class Through {
   Through(Context& context, T* g, T* sums, const T* grad_y, const T* y, const Problem& p)
       : sums_(sums),
         columns_(p.n),
-        splits_(std::is_same_v<T, float> && p.m >= many_rows && p.n % 4 == 0 && p.n <= most_through_channels &&
-                aligned(grad_y, 4) && aligned(y, 4) && aligned(g, 4)),
+        splits_(std::is_same_v<T, float> && p.m >= many_rows && p.n <= most_through_channels),
         slices_(splits_ && sums != nullptr ? row_slices({p.m, p.n, p.n}) : 0),
         partials_(context, static_cast<std::size_t>(slices_ * p.n) * sizeof(T)) {
     if constexpr (std::is_same_v<T, float>)
@@ -97,9 +96,6 @@ const Algorithm algorithm{.name = "library",
                                     void* workspace) { run_algorithm(context, p, arrays, plan, workspace); },
                           .next_plan = next_algorithm};
 constexpr std::array by_library{&algorithm};
-constexpr std::array by_padded{&padded_first, &algorithm};
-constexpr std::array all_by_padded{&padded_first, &padded_last, &algorithm};
-using Products = Candidates<Problem, Arrays>;
 
 /// The product for the gradient of the weight, and for that of x.
 Problem product_of(const Problem& layer, bool of_weight) {
@@ -113,12 +109,6 @@ Problem product_of(const Problem& layer, bool of_weight) {
   product.device = layer.device;
   return product;
 }
-
-/// The outputs of a backward pass. The first three may be null.
-struct Gradients {
-  void *grad_x, *grad_weight, *grad_bias;
-  const void *grad_y, *x, *weight, *y;
-};
 
 /// Both products in one launch(weight, data).
 template <class Launch>
@@ -164,13 +154,16 @@ void run_sliced_backward(Context& context, const Problem& p, const Gradients& to
     products::sliced_backward(context, weight, data, p);
   });
 }
+void run_padded_backward(Context& context, const Problem& p, const Gradients& to, int, void*) {
+  padded_backward(context, p, to);
+}
 void run_gemv_backward(Context& context, const Problem& p, const Gradients& to, int, void*) {
   run_together(context, p, to,
                [&](const Product& weight, const Product& data) { gemv_backward(context, weight, data); });
 }
 
 template <class T>
-void run_library_backward(Context& context, const Problem& p, const Gradients& to, Products products) {
+void run_library_backward(Context& context, const Problem& p, const Gradients& to) {
   // With few rows, rounding the weight takes longer than reading it as TF32.
   const bool masked = p.activation != Activation::none, rounds = in_bf16(p) && p.m > 32;
   const Scratch masked_gradient(context, masked ? static_cast<std::size_t>(p.m * p.n) * sizeof(T) : 0);
@@ -200,7 +193,7 @@ void run_library_backward(Context& context, const Problem& p, const Gradients& t
     Problem product = product_of(p, of_weight);
     if (rounds) product.in = Element::bfloat16;
     product.inputs = {alignment_of(arrays.out), alignment_of(arrays.a), alignment_of(arrays.b)};
-    half.emplace(context, nullptr, products, product, arrays);
+    half.emplace(context, nullptr, by_library, product, arrays);
   };
   std::optional<Half> to_weight, to_x;
   if (for_weight) prepare(to_weight, true, {to.grad_weight, g, x});
@@ -210,16 +203,8 @@ void run_library_backward(Context& context, const Problem& p, const Gradients& t
   });
 }
 
-void run_by(Context& context, const Problem& p, const Gradients& to, Products products) {
-  p.in == Element::float64 ? run_library_backward<double>(context, p, to, products)
-                           : run_library_backward<float>(context, p, to, products);
-}
 void run_library_backward_of(Context& context, const Problem& p, const Gradients& to, int, void*) {
-  run_by(context, p, to, by_library);
-}
-bool has_product(const Problem& p, const Algorithm& among) {
-  return (p.gradients.a != 0 && among.fits(product_of(p, false))) ||
-         (p.gradients.b != 0 && among.fits(product_of(p, true)));
+  p.in == Element::float64 ? run_library_backward<double>(context, p, to) : run_library_backward<float>(context, p, to);
 }
 
 using Backward = cuda::Algorithm<Problem, Gradients>;
@@ -229,15 +214,11 @@ const Backward library_backward_first{.name = "library",
 const Backward library_backward_last{.name = "library",
                                      .fits = [](const Problem& p) { return fits_own(p) && !prefers_library(p); },
                                      .run = run_library_backward_of};
-const Backward padded_backward_first{.name = "padded",
-                                     .fits = [](const Problem& p) { return has_product(p, padded_first); },
-                                     .run = [](Context& context, const Problem& p, const Gradients& to, int,
-                                               void*) { run_by(context, p, to, by_padded); }};
-const Backward padded_backward_last{
+const Backward padded_backward_first{
     .name = "padded",
-    .fits = [](const Problem& p) { return !has_product(p, padded_first) && has_product(p, padded_last); },
-    .run = [](Context& context, const Problem& p, const Gradients& to, int,
-              void*) { run_by(context, p, to, all_by_padded); }};
+    .fits = [](const Problem& p) { return fits_padded_backward(p) && prefers_padded_backward(p); },
+    .run = run_padded_backward};
+const Backward padded_backward_last{.name = "padded", .fits = fits_padded_backward, .run = run_padded_backward};
 const Backward own_backward_algorithm{.name = "own", .fits = fits_own, .run = run_own_backward};
 const Backward sliced_backward_first{
     .name = "sliced",

@@ -45,6 +45,12 @@ struct Arrays {
   const void *a = nullptr, *b = nullptr, *bias = nullptr;
 };
 
+/// The arrays of a layer's backward pass. The first three, which it writes, may be null.
+struct Gradients {
+  void *grad_x, *grad_weight, *grad_bias;
+  const void *grad_y, *x, *weight, *y;
+};
+
 /// "linear 64 x 256 x 120, ...": for messages and lists.
 std::string text_of(const Problem& problem);
 
