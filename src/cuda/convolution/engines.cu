@@ -354,7 +354,7 @@ class Proposals {
     std::vector<std::shared_ptr<const Descriptor>> others;
     for (Descriptor& configuration : configurations(graph_->graph, mode)) {
       const Notes notes(configuration);
-      const bool cores = old_rule(16) || bytes_of(problem_.element) != 2 || notes.has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
+      const bool cores = bytes_of(problem_.element) != 2 || notes.has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
       if (!notes.allowed(problem_) || (!cores && problem_.pass == Pass::forward)) continue;
       (cores ? configurations_ : others).push_back(std::make_shared<const Descriptor>(std::move(configuration)));
     }

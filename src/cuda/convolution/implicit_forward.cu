@@ -86,7 +86,6 @@ bool grad_x_fits(const Problem& requested) {
 bool is_transformed(const Problem& requested, const Problem& engine) {
   constexpr std::int64_t large = 25, side = 32;
   constexpr double clearly = 1.2;
-  if (old_rule(8)) return false;
   if (engine.KH * engine.KW < large || engine.KH > side || engine.KW > side || engine.stride_h * engine.stride_w > 1 ||
       engine.dilation_h * engine.dilation_w > 1)
     return false;

@@ -10,7 +10,6 @@
 #include <span>
 
 #include "cuda/convolution/implicit.cuh"
-#include "cuda/convolution/rule.cuh"
 
 namespace tern::cuda::convolution::implicit_product {
 
@@ -367,7 +366,7 @@ void run(const Context& context, Convolutions<most> all, int count, std::int64_t
     grid.cluster = static_cast<unsigned>(plan.split);
     constexpr double many_cycles = 20000;
     const bool few = blocks * groups * count <= Tile::resident * card().multiprocessors;
-    if (!old_rule(4) && few && plan.cycles > many_cycles) return launch_apart(context, grid, kernel, all);
+    if (few && plan.cycles > many_cycles) return launch_apart(context, grid, kernel, all);
     launch(context, grid, kernel, all);
   });
 }

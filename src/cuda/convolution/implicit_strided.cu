@@ -83,7 +83,6 @@ constexpr auto named = "implicit";
 
 bool strided_fits(const Problem& p) {
   constexpr std::int64_t most = std::int64_t{1} << 31, most_blocks = 65535;  // along two dimensions of a grid
-  if (old_rule(1)) return false;
   if (p.pass != Pass::grad_x || !p.channels_last() || p.element != Element::float32 || p.C == 0 || card().code < 80 ||
       !has_phases(p) || card().shared_per_block < most_shared_bytes)
     return false;

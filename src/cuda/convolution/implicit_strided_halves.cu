@@ -65,7 +65,6 @@ Task task_of(const Problem& requested) {
 
 bool fits(const Problem& p) {
   constexpr std::int64_t most = std::int64_t{1} << 31, side = std::int64_t{1} << 14;
-  if (old_rule(1)) return false;
   if (p.pass != Pass::grad_x || !p.channels_last() || p.groups != 1 || bytes_of(p.stored) != 2 ||
       bytes_of(p.element) != 2 || card().code < 80 || !has_phases(p))
     return false;

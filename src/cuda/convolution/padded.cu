@@ -236,10 +236,6 @@ struct Inner {
         in_order && !same && orders_weight(problem) && same_image(problem, packed(problem, problem.element));
     takes_weight = !problem.packed_weight && problem.weights() == p.weights() && p.inputs.weight % 16 == 0 &&
                    problem.element == p.stored;
-    if (old_rule(32) && is(winograd_forward_first, winograd_grad_x_first)) {
-      plan = -1;
-      return;
-    }
     plan = algorithm->fits(problem) ? algorithm->plan_after(problem, -1) : -1;
   }
   /// Its engine takes the weight backwards.
@@ -387,8 +383,7 @@ bool pays(const Problem& p) {
   if (p.channels_last() && p.groups == 1) return false;  // its algorithms fill the lanes of x themselves
   const std::int64_t C = p.C / p.groups, O = p.O / p.groups, lanes = engine_lanes_of(p);
   // Channels first nothing else takes whole lanes, but for small planes.
-  const bool as_they_are =
-      (old_rule(64) && (p.groups == 1 || !p.tensor_cores())) || (p.channels_last() && !folds_groups(p));
+  const bool as_they_are = p.channels_last() && !folds_groups(p);
   if (C % lanes == 0 && O % lanes == 0 && as_they_are) return false;
   const auto work = [](const Problem& q) {
     return static_cast<double>(q.outputs()) * static_cast<double>(q.C / q.groups * q.KH * q.KW);

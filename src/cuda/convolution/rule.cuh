@@ -5,8 +5,6 @@
 
 namespace tern::cuda::convolution {
 
-bool old_rule(int bit);  // TEMPORARY: TERN_OLD_CONV
-
 /// Of a convolution, in any pass.
 double multiply_adds(const Problem& problem);
 
