@@ -172,8 +172,7 @@ constexpr std::array to_image{&fold_grad_x_first,     &winograd_grad_x_first, &s
 constexpr std::array to_weight{&implicit_grad_weight, &library_grad_weight};
 // In 16 bits.
 constexpr std::array halves_forward{&fused_epilogue_forward, &library_forward, &implicit_halves};
-constexpr std::array halves_to_image{&strided_halves_first, &flipped_grad_x, &library_grad_x, &product_grad_x,
-                                     &strided_halves_last};
+constexpr std::array halves_to_image{&flipped_grad_x, &library_grad_x, &product_grad_x};
 constexpr std::array halves_to_weight{&library_grad_weight};
 using List = Candidates<Problem, Arrays>;
 
@@ -347,7 +346,9 @@ std::int64_t engine_lanes_of(const Problem& p) {
 /// engines, unless our implicit products take them as they are in less time.
 bool folds_groups(const Problem& p) {
   const std::int64_t C = p.C / p.groups, O = p.O / p.groups;
-  if (strided_fits(p) && strided_time(p) < fold_time(p) + copies_time(p, in_lanes(p, 4))) return false;
+  constexpr double clearly = 1.5;
+  if (strided_fits(p) && strided_pays(p) && clearly * strided_time(p) < fold_time(p) + copies_time(p, in_lanes(p, 4)))
+    return false;
   return p.tensor_cores() && p.pass == Pass::grad_x && p.stride_h * p.stride_w > 1 &&
          (p.groups > most_engine_groups || C % engine_lanes != 0 || O % engine_lanes != 0);
 }
