@@ -1,5 +1,7 @@
 // Channels-last convolutions by cuDNN, with the passes around its engines.
 
+#include <cstdlib>
+
 #include "cuda/convolution/algorithms.cuh"
 #include "cuda/convolution/engines.cuh"
 #include "cuda/convolution/packed.cuh"
@@ -32,7 +34,8 @@ bool narrow(const Problem& requested) { return fits(requested) && rounds_factors
 
 /// Around each group's work in 16 bits, cuDNN would copy its channels of x and y. Here one copy has all groups.
 Task by_groups(Task task, const Problem& requested) {
-  if (requested.groups == 1 || bytes_of(requested.stored) > 2 || runs_together(task.packed) || task.packed.float_out)
+  if (std::getenv("TERN_OLD_GROUPS") != nullptr || requested.groups == 1 || bytes_of(requested.stored) > 2 ||
+      runs_together(task.packed) || task.packed.float_out)
     return task;
   task.packed.by_groups = true;
   task.packed.y_channels = requested.O;
@@ -56,7 +59,8 @@ template <bool narrow>
 Task one_pass(const Problem& requested) {
   Problem problem = with_epilogue(requested, narrow ? Element::bfloat16 : requested.stored);
   // cuDNN copies all channels of x and y around an engine of 16 bits that writes a slice of a wider tensor.
-  const bool takes_y = bytes_of(requested.stored) > 2 || requested.y_channels == requested.O;
+  const bool takes_y = std::getenv("TERN_OLD_SLICES") != nullptr || bytes_of(requested.stored) > 2 ||
+                       requested.y_channels == requested.O;
   if (!takes_y) problem.y_channels = requested.O;
   return by_groups({problem, takes_image(requested, problem), takes_weight(requested, problem), takes_y}, requested);
 }
