@@ -138,7 +138,8 @@ __global__ void sum_images_kernel(T* to, const float* from, std::uint32_t count,
 
 // ---- the products ----
 
-std::int64_t lanes_of(const Problem& p) { return 16 / bytes_of(p.stored); }
+/// Tensor cores need rows of whole 16 bytes.
+std::int64_t lanes_of(const Problem& p) { return p.tensor_cores() ? 16 / bytes_of(p.stored) : 1; }
 std::int64_t whole(const Problem& p, std::int64_t size) { return ceil_div(size, lanes_of(p)) * lanes_of(p); }
 std::int64_t area_of(const Problem& p) { return p.H * p.W; }
 bool halves(const Problem& p) { return bytes_of(p.stored) == 2; }
@@ -260,23 +261,26 @@ std::size_t workspace(const Problem& p, int plan) { return Workspace(p, work_of(
 
 // ---- the passes ----
 
-/// How many elements a pack of a plane has.
-template <class T>
-constexpr int lanes = 16 / static_cast<int>(sizeof(T));
-
-template <class T>
+template <int V, class T>
 void copy_planes(const Context& context, void* to, const void* from, const Problem& p, std::int64_t to_rows,
                  std::int64_t from_rows, int ones) {
-  constexpr int V = lanes<T>;
   const std::int64_t plane = area_of(p) / V, packs = p.N * to_rows * plane;
   launch(context, Grid(blocks_for(packs), 256), copy_planes_kernel<V, T>, static_cast<T*>(to),
          static_cast<const T*>(from), static_cast<std::uint32_t>(packs), Divide(plane), Divide(to_rows),
          static_cast<std::uint32_t>(from_rows), static_cast<std::uint32_t>(ones));
 }
 
-template <class T, class In>
+/// In packs of 16 bytes where planes are whole ones.
+template <class T>
+void copy_planes(const Context& context, void* to, const void* from, const Problem& p, std::int64_t to_rows,
+                 std::int64_t from_rows, int ones) {
+  constexpr int V = 16 / static_cast<int>(sizeof(T));
+  if (area_of(p) % V == 0) return copy_planes<V, T>(context, to, from, p, to_rows, from_rows, ones);
+  copy_planes<1, T>(context, to, from, p, to_rows, from_rows, ones);
+}
+
+template <int V, class T, class In>
 void finish(const Context& context, T* y, const In* in, const T* bias, const Problem& p, std::int64_t from_rows) {
-  constexpr int V = 4;
   const std::int64_t plane = area_of(p) / V, packs = p.N * p.O * plane;
   launch(
       context, Grid(blocks_for(packs), 256),
@@ -327,7 +331,10 @@ void run_forward(Context& context, const Problem& p, const Arrays& arrays, const
                           in.rest);
   if (!work.finishes) return;
   const auto finish_from = [&]<class In>(const In* from) {
-    finish(context, static_cast<T*>(arrays.y), from, static_cast<const T*>(arrays.bias), p, work.product.m);
+    auto* const y = static_cast<T*>(arrays.y);
+    const auto* const bias = static_cast<const T*>(arrays.bias);
+    area_of(p) % 4 == 0 ? finish<4>(context, y, from, bias, p, work.product.m)
+                        : finish<1>(context, y, from, bias, p, work.product.m);
   };
   if constexpr (is_half<T>)
     if (work.product.out == p.stored) return finish_from(static_cast<const T*>(out));
@@ -379,7 +386,7 @@ bool fits(const Problem& p) {
   constexpr std::int64_t most = std::int64_t{1} << 31;
   const bool single = p.KH == 1 && p.KW == 1 && p.stride_h == 1 && p.stride_w == 1 && p.pad_h == 0 && p.pad_w == 0;
   const auto whole_array = [](std::uint32_t alignment) { return alignment == 0 || alignment % 16 == 0; };
-  if (!p.tensor_cores() || card().code < 80 || p.channels_last() || p.pools || p.element != Element::float32 ||
+  if (card().code < 80 || p.channels_last() || p.pools || p.element != Element::float32 ||
       p.stored == Element::float64 || p.groups != 1 || !single || p.H != p.OH || p.W != p.OW || p.C == 0)
     return false;
   const std::int64_t more = lanes_of(p);
@@ -393,13 +400,16 @@ bool fits(const Problem& p) {
 /// Against copies in lanes around a product of all positions, or our own tiles. Microseconds on an H200.
 bool pays(const Problem& p) {
   constexpr double bytes_rate = 3e6, launched = 2;
-  const double rate = halves(p) ? 4e8 : 2e8;
+  if (!p.tensor_cores() && suits_planes(p)) return false;  // kernels of their own take those
+  const double rate = !p.tensor_cores() ? 4.5e7 : halves(p) ? 4e8 : 2e8;
   const Work work = work_of(p);
   const products::Problem& product = work.product;
   const auto bytes = static_cast<double>(bytes_of(p.stored)), positions = static_cast<double>(p.positions());
   const double operations = 2 * static_cast<double>(p.outputs()) * static_cast<double>(p.C);
   const auto images = static_cast<double>(p.images() + p.outputs());
-  const auto of = [](std::int64_t size) {
+  // Of tiles on tensor cores, what is empty is computed too.
+  const auto of = [&](std::int64_t size) {
+    if (!p.tensor_cores()) return 1.0;
     return static_cast<double>(ceil_div(size, 64) * 64) / static_cast<double>(size);
   };
   double copied = 0, launches = 2;
@@ -415,7 +425,7 @@ bool pays(const Problem& p) {
                       copied / bytes_rate + launches * launched;
   const double there =
       std::max(operations / rate, bytes * images / bytes_rate) + 2 * bytes * images / bytes_rate + 5 * launched;
-  return here < (halves(p) ? there : std::min(there, tiles_time(p)));
+  return here < (halves(p) || !p.tensor_cores() ? there : std::min(there, tiles_time(p)));
 }
 bool fits_first(const Problem& p) {
   return std::getenv("TERN_OLD_PLANES") == nullptr && fits(p) && pays(p);
