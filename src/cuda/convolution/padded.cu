@@ -29,6 +29,9 @@ struct Channels {
   int groups, area;
   std::int64_t pitch;  ///< elements from one position to the next; 0: channels first
   int images;          ///< of a group, where those of each lie together; else 0
+  int plane;           ///< positions of the caller's image
+  Divisor<std::uint32_t> columns;
+  int step_h, step_w;  ///< between those that a stride visits; 0: all are copied
 };
 
 constexpr int side = 32, lines = 8, tall = 2 * side;
@@ -39,7 +42,7 @@ constexpr int at_once = sizeof(To) == 2 && sizeof(From) == 2 ? 2 : 1;
 
 /// Each block moves 64 positions by some lanes between the caller's array and [N, area, groups, padded], or
 /// [groups, N, area, padded]. On the way back a number passes through `finish`, with its channel. Paired: so do two of
-/// the caller's elements. Whole: without groups.
+/// the caller's elements. Whole: without groups, and all positions.
 template <bool back, bool whole, class To, class From, class Finish>
 __global__ void __launch_bounds__(side* lines)
     regroup_kernel(To* to, const From* from, const __grid_constant__ Channels s, bool paired, const Finish finish) {
@@ -57,8 +60,14 @@ __global__ void __launch_bounds__(side* lines)
     return first_lane + lane < lanes && c < s.real && first_p + p < s.area ? group * s.real + c : -1;
   };
   const auto own = [&](int p, int channel) {
-    return s.pitch == 0 ? (static_cast<std::int64_t>(n) * s.groups * s.real + channel) * s.area + first_p + p
-                        : (static_cast<std::int64_t>(n) * s.area + first_p + p) * s.pitch + channel;
+    int at = first_p + p;
+    if (!whole && s.step_w > 0) {
+      int row, column;
+      s.columns.split(at, row, column);
+      at = row * s.step_h + column * s.step_w;
+    }
+    return s.pitch == 0 ? (static_cast<std::int64_t>(n) * s.groups * s.real + channel) * s.plane + at
+                        : (static_cast<std::int64_t>(n) * s.plane + at) * s.pitch + channel;
   };
   const auto in_lanes = [&](int p, int lane) {
     if (whole || s.images == 0)
@@ -139,10 +148,12 @@ void regroup(const Context& context, To* to, const From* from, const Channels& s
   const std::int64_t lanes = s.groups * s.lanes;
   const dim3 blocks(static_cast<unsigned>(ceil_div(s.area, tall)), static_cast<unsigned>(ceil_div(lanes, side * W)),
                     static_cast<unsigned>(N));
-  const bool pairs = s.pitch == 0 ? s.area % W == 0 : s.groups == 1 && s.pitch % W == 0 && s.real % W == 0;
+  const bool all = s.step_w == 0,
+             pairs = s.pitch == 0 ? all && s.area % W == 0 : s.groups == 1 && s.pitch % W == 0 && s.real % W == 0;
   const bool paired = pairs && (back ? aligned<W>(to) : aligned<W>(from));
   launch(context, Grid(blocks, dim3(side, lines)),
-         s.groups == 1 ? regroup_kernel<back, true, To, From, Finish> : regroup_kernel<back, false, To, From, Finish>,
+         s.groups == 1 && all ? regroup_kernel<back, true, To, From, Finish>
+                              : regroup_kernel<back, false, To, From, Finish>,
          to, from, s, paired, finish);
 }
 
@@ -186,6 +197,11 @@ bool in_halves(const Problem& p) {
   return bytes_of(p.stored) == 2 && has_engines() &&
          (p.groups <= most_engine_groups || (p.KH * p.KW <= most_together_taps && together(p.C) && together(p.O)));
 }
+/// A kernel of one element that visits some positions: the others are not copied.
+bool visits_some(const Problem& p) {
+  const bool inside = (p.OH - 1) * p.stride_h < p.H && (p.OW - 1) * p.stride_w < p.W;  // no padding behind either
+  return p.KH * p.KW == 1 && p.stride_h * p.stride_w > 1 && p.pad_h == 0 && p.pad_w == 0 && inside;
+}
 /// Engines need lanes of 8.
 Problem with_lanes(const Problem& p, bool of_engines) {
   Problem inner = in_lanes(p, of_engines && p.tensor_cores() ? engine_lanes : 4);
@@ -196,6 +212,7 @@ Problem with_lanes(const Problem& p, bool of_engines) {
   else if (!in_halves(p))
     inner.activation = Activation::none;
   if (p.precision == Precision::bf16) inner.precision = Precision::tf32;
+  if (visits_some(p)) inner.H = p.OH, inner.W = p.OW, inner.stride_h = inner.stride_w = 1;
   return inner;
 }
 /// The forward pass of an engine that runs it.
@@ -290,12 +307,21 @@ void run_as(Context& context, const Problem& p, const Arrays& arrays, const Inne
                     static_cast<int>(p.groups),
                     static_cast<int>(area),
                     p.channels_last() ? pitch : 0,
-                    inner.by_groups ? static_cast<int>(p.N) : 0};
+                    inner.by_groups ? static_cast<int>(p.N) : 0,
+                    static_cast<int>(area),
+                    Divisor<std::uint32_t>(),
+                    0,
+                    0};
   };
   const auto own = [](void* array) { return static_cast<Own*>(array); };
   const auto lane = [](void* array) { return static_cast<Lane*>(array); };
-  const Channels of_x = channels(p.C, inner.C, p.H * p.W, p.x_channels),
-                 of_y = channels(p.O, inner.O, p.OH * p.OW, p.pass == Pass::forward ? p.y_channels : p.O);
+  Channels of_x = channels(p.C, inner.C, inner.H * inner.W, p.x_channels);
+  const bool some = visits_some(p);
+  if (some) {
+    of_x.plane = static_cast<int>(p.H * p.W), of_x.columns = Divisor<std::uint32_t>(p.OW);
+    of_x.step_h = static_cast<int>(p.stride_h * p.W), of_x.step_w = static_cast<int>(p.stride_w);
+  }
+  const Channels of_y = channels(p.O, inner.O, p.OH * p.OW, p.pass == Pass::forward ? p.y_channels : p.O);
   const bool weight_pass = p.pass == Pass::grad_weight;
   if (weight_pass && arrays.bias != nullptr)
     sum_planes<Own>(context, own(arrays.bias), own(arrays.y), p.N, p.O, p.OH * p.OW);
@@ -321,6 +347,9 @@ void run_as(Context& context, const Problem& p, const Arrays& arrays, const Inne
   } else if (p.pass == Pass::forward) {
     regroup<true>(context, own(arrays.y), lane(in.arrays.y), of_y, p.N, Epilogue<Own>{own(arrays.bias), p.activation});
   }
+  if (p.pass == Pass::grad_x && some)
+    check(cudaMemsetAsync(arrays.x, 0, static_cast<std::size_t>(p.images()) * sizeof(Own), stream_of(context)),
+          "clearing");
   if (p.pass == Pass::grad_x) regroup<true>(context, own(arrays.x), lane(in.arrays.x), of_x, p.N, Unchanged{});
   if (weight_pass && inner.packed_weight)
     restore_weight(context, own(arrays.weight), lane(in.arrays.weight), p, inner);
