@@ -1,6 +1,6 @@
 // Convolutions with a 1x1 kernel, channels first, as products of the weight with each image's planes by cuBLASLt. Its
-// rows are whole planes, so channels may be any number: at most the weight is copied, and where neither inputs nor
-// outputs fill lanes, the images of one side.
+// rows are whole planes, so channels may be any number. On tensor cores, which need rows of whole 16 bytes, at most the
+// weight is copied and, where neither inputs nor outputs fill lanes, the images of one side.
 
 #include <algorithm>
 #include <cstdlib>
