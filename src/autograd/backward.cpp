@@ -27,6 +27,7 @@ void add_to_leaf(const Tensor& leaf, Tensor gradient) {
   const Aside aside(WorkAside::writes(gradient) || WorkAside::writes(known));
   if (known.defined()) gradient = sum_of({known, gradient});
   if (!Handle::fits_leaf(gradient, leaf)) gradient = gradient.clone();
+  Marks::arrived(gradient);
   Tensor(leaf).set_grad(std::move(gradient));
 }
 

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <optional>
+#include <string_view>
 
 #include "autograd/node.hpp"
 #include "core/built.hpp"
@@ -78,6 +79,14 @@ void record(const char* name, Tensor& out, std::vector<Tensor> inputs, Backward 
   for (Tensor& input : inputs) node->edges.push_back(edge_to(std::move(input)));
   node->backward = std::move(backward);
   Handle::node(out) = std::move(node);
+}
+
+Tensor unrounded(const Tensor& x) {
+  if (!x.requires_grad() || x.is_leaf() || scalar_of(x.dtype()) == x.dtype()) return x;
+  const Node& node = *Handle::node(x);
+  if (node.name != std::string_view("cast") || !node.edges[0].leaf.defined()) return x;
+  const Edge& from = node.edges[0];
+  return from.dtype == scalar_of(x.dtype()) ? from.leaf : x;
 }
 
 void record_view(const char* name, Tensor& out, const Tensor& x, Backward backward) {

@@ -1,3 +1,4 @@
+#include <cstdlib>
 #include <exception>
 #include <utility>
 
@@ -10,6 +11,7 @@ namespace {
 
 thread_local Stream* recorded = nullptr;  // of which something goes aside
 thread_local Capture::Aside goes;
+thread_local Stream* early = nullptr;  // of which work goes early
 
 void follow(Stream& stream, cudaStream_t side) {
   check(cudaEventRecord(stream.forked, stream.handle), "recording an event");
@@ -59,7 +61,40 @@ void await_aside(void* stream_handle) noexcept {
   reuse_released(stream);
 }
 
+int mark(void* stream_handle) noexcept {
+  Stream& stream = stream_state(stream_handle);
+  Recording* const recording = stream.recording.load();
+  if (std::getenv("TERN_OLD_EARLY") != nullptr) return -1;
+  if (recording == nullptr || recording->marks == Stream::most_marks) return -1;
+  Mark& next = stream.marks[static_cast<std::size_t>(recording->marks)];
+  try {
+    next.aside_holds = stream.aside_holds;
+    check(cudaEventRecord(next.in_order, stream.handle), "recording an event");
+    if (next.aside_holds) check(cudaEventRecord(next.aside, stream.aside), "recording an event");
+  } catch (...) {
+    keep_failure(stream);
+    return -1;
+  }
+  return recording->marks++;
+}
+
+void go_early(void* stream_handle, int mark) noexcept {
+  Stream& stream = stream_state(stream_handle);
+  early = mark < 0 ? nullptr : &stream;
+  try {
+    if (mark < 0) return await(stream, stream.early);
+    const Mark& from = stream.marks[static_cast<std::size_t>(mark)];
+    check(cudaStreamWaitEvent(stream.early, from.in_order), "ordering two streams");
+    if (from.aside_holds) check(cudaStreamWaitEvent(stream.early, from.aside), "ordering two streams");
+  } catch (...) {
+    keep_failure(stream);
+  }
+}
+
+bool goes_early(const void* stream) { return early != nullptr && early->handle == stream; }
+
 cudaStream_t all_aside(const void* stream) {
+  if (goes_early(stream)) return early->early;
   if (!(goes.everything || goes.ahead) || recorded->handle != stream) return nullptr;
   return goes.ahead ? recorded->ahead : recorded->aside;
 }

@@ -17,9 +17,14 @@ using Make = std::function<void(const Context& context, void* to)>;
 /// Capture::aside and Capture::await.
 void set_aside(void* stream, Capture::Aside what) noexcept;
 void await_aside(void* stream) noexcept;
+/// Capture::mark and Capture::early.
+int mark(void* stream) noexcept;
+void go_early(void* stream, int mark) noexcept;
 
 /// Where the thread's work for a stream goes while everything goes aside or ahead; else null.
 cudaStream_t all_aside(const void* stream);
+/// Whether the thread's work for a stream goes early: other work should come first.
+bool goes_early(const void* stream);
 /// Whether work goes ahead: it may use no block that the recording has used.
 bool goes_ahead(const void* stream);
 /// From here on it comes after all earlier work.

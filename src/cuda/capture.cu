@@ -136,7 +136,10 @@ const Capture& capture() {
                                .branch = next_branch,
                                .join = join_branches,
                                .aside = set_aside,
-                               .await = await_aside};
+                               .await = await_aside,
+                               .mark = mark,
+                               .early = go_early,
+                               .bytes_per_mark = std::size_t{8} << 20};
   return capture;
 }
 

@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdlib>
 // The families of the cuda mode. Other modes may borrow any of them.
 
 #include "tern/modes/mode.hpp"
@@ -77,7 +78,8 @@ kernels::Operators<T> operators() {
           .attention = attention<T>(),
           .shape = shape<T>(),
           .update = update<T>(),
-          .channels_last = true};
+          .channels_last = true,
+          .wide_parameters = !std::is_same_v<T, Scalar<T>> && std::getenv("TERN_OLD_WIDE") == nullptr};
 }
 
 }  // namespace tern::cuda

@@ -34,4 +34,14 @@ template <class T>
 void sum_slices(const Context& context, T* grad_weight, T* grad_bias, const Scalar<T>* partials, std::int64_t slices,
                 std::int64_t weights, std::int64_t channels);
 
+/// The same for a bias of 16 bits, whose gradient is an array of float32 if it is `wide`.
+template <class T>
+void sum_bias(const Context& context, T* grad_bias, bool wide, const float* partials, std::int64_t slices,
+              std::int64_t channels) {
+  if (wide)
+    sum_slices<float>(context, nullptr, reinterpret_cast<float*>(grad_bias), partials, slices, 0, channels);
+  else
+    sum_slices<T>(context, nullptr, grad_bias, partials, slices, 0, channels);
+}
+
 }  // namespace tern::cuda

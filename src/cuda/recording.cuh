@@ -29,7 +29,8 @@ struct Recording {
   std::vector<Upload> uploads;
   std::vector<std::function<void()>> makes;
   std::exception_ptr failure;  // of delayed launches; thrown when the recording ends
-  std::size_t grown = 0;       // bytes allocated although a released block had that size
+  int marks = 0;
+  std::size_t grown = 0;  // bytes allocated although a released block had that size
 };
 
 /// While it lives, the kernel that the calling thread runs has copies for weights, and writes copies of gradients: they

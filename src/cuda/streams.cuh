@@ -22,6 +22,12 @@ struct StagingRing {
   std::size_t segment = 0, used = 0;
 };
 
+/// Where work that goes early may begin: behind both events.
+struct Mark {
+  cudaEvent_t in_order = nullptr, aside = nullptr;
+  bool aside_holds = false;  ///< else everything is in order
+};
+
 struct Stream {
   cudaStream_t handle = nullptr;
   int device = 0;                 ///< its card, and that of all that it holds
@@ -35,6 +41,9 @@ struct Stream {
   std::vector<Branch> branches;  ///< of the recording, until join_branches(); owned by the recording thread
   std::atomic<bool> branching = false;
   cudaStream_t aside = nullptr, ahead = nullptr;  ///< of recordings (aside.cuh)
+  cudaStream_t early = nullptr;                   ///< of recordings, with the lowest priority
+  static constexpr int most_marks = 16;
+  std::array<Mark, most_marks> marks{};
   cudaEvent_t awaited = nullptr;
   cudaEvent_t opened = nullptr;           ///< where the recording begins
   std::atomic<bool> aside_holds = false;  ///< `handle` does not await all of it yet

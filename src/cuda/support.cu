@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <string_view>
@@ -110,14 +111,19 @@ Stream* make_stream(int device) {
   use_card(device);
   auto stream = std::make_unique<Stream>();
   stream->device = device;
-  check(cudaStreamCreateWithFlags(&stream->handle, cudaStreamNonBlocking), "creating a stream");
-  for (cudaStream_t& side : stream->sides)
-    check(cudaStreamCreateWithFlags(&side, cudaStreamNonBlocking), "creating a stream");
-  for (cudaStream_t* const side : {&stream->aside, &stream->ahead})
-    check(cudaStreamCreateWithFlags(side, cudaStreamNonBlocking), "creating a stream");
+  const auto make = [](cudaStream_t& made, int priority) {
+    check(cudaStreamCreateWithPriority(&made, cudaStreamNonBlocking, priority), "creating a stream");
+  };
+  const int usual = std::getenv("TERN_FLAT") != nullptr ? 0 : -1, lowest = 0;
+  make(stream->handle, usual);
+  for (cudaStream_t& side : stream->sides) make(side, usual);
+  make(stream->aside, usual);
+  make(stream->ahead, usual);
+  make(stream->early, lowest);
   std::vector<cudaEvent_t*> events{&stream->ordered, &stream->begun, &stream->forked, &stream->awaited,
                                    &stream->opened};
   for (cudaEvent_t& joined : stream->joined) events.push_back(&joined);
+  for (Mark& mark : stream->marks) events.insert(events.end(), {&mark.in_order, &mark.aside});
   for (cudaEvent_t* event : events) check(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "creating an event");
   check(cudaHostAlloc(reinterpret_cast<void**>(&stream->fault), sizeof(FaultCell), cudaHostAllocPortable),
         "pinning host memory");

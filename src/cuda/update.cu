@@ -1,3 +1,6 @@
+#include <limits>
+
+#include "cuda/aside.cuh"
 #include "cuda/branches.cuh"
 #include "cuda/cuda.hpp"
 #include "cuda/elementwise.cuh"
@@ -221,9 +224,11 @@ __global__ void __launch_bounds__(update_threads)
 
 /// Calls `start(tensors, blocks, last)` for every launch that it needs. With `always`, at least once.
 template <class T, class Start>
-void for_chunks(const Parameters<T>& parameters, bool always, Start start) {
+void for_chunks(const Context& context, const Parameters<T>& parameters, bool always, Start start) {
   Tensors<T> tensors{};
-  const std::int32_t most_blocks = card().multiprocessors * 8;
+  // Early ones are short, so that they give way to other work.
+  const std::int32_t most_blocks =
+      goes_early(context.stream) ? std::numeric_limits<std::int32_t>::max() : card().multiprocessors * 8;
   const auto flush = [&](bool last) {
     if (tensors.blocks > 0 || (last && always))
       start(tensors, static_cast<unsigned>(std::clamp(tensors.blocks, 1, most_blocks)), last);
@@ -265,7 +270,7 @@ void sgd(Context& context, const Parameters<T>& parameters, const Scalar<T>* lea
                         .nesterov = sizes.nesterov,
                         .keeps = keeps,
                         .reads_state = keeps && !sizes.first_step};
-  for_chunks(parameters, false, [&](const Tensors<T>& tensors, unsigned blocks, bool) {
+  for_chunks(context, parameters, false, [&](const Tensors<T>& tensors, unsigned blocks, bool) {
     launch_shared(context, Grid(blocks, update_threads), SgdArguments<T>{tensors, learning_rate, rule},
                   [](auto shared) { return sgd_kernel<T, shared>; });
   });
@@ -285,7 +290,7 @@ void adam(Context& context, const Parameters<T>& parameters, const Scalar<T>* le
                          .step_size = 0,
                          .root = 0,
                          .decoupled = sizes.decoupled};
-  for_chunks(parameters, true, [&](const Tensors<T>& tensors, unsigned blocks, bool last) {
+  for_chunks(context, parameters, true, [&](const Tensors<T>& tensors, unsigned blocks, bool last) {
     launch_shared(context, Grid(blocks, update_threads),
                   AdamArguments<T>{tensors, learning_rate, step, rule, sizes.beta1, sizes.beta2, last},
                   [](auto shared) { return adam_kernel<T, shared>; });

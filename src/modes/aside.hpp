@@ -1,8 +1,10 @@
 #pragma once
 // What a recorded backward queues aside: the gradients of parameters, for which nothing waits before backward ends.
-// They then run beside the gradients that lead on.
+// They then run beside the gradients that lead on. Updates of parameters may begin early: once nothing uses the
+// parameter and its gradient any more.
 
 #include <initializer_list>
+#include <limits>
 #include <memory>
 #include <unordered_map>
 
@@ -96,6 +98,44 @@ class [[nodiscard]] KernelAside {
  private:
   const Capture* capture_ = nullptr;
   void* stream_ = nullptr;
+};
+
+/// How far the work of a recorded step had been queued when it last used each storage. A Recording has one.
+class Marks {
+ public:
+  Marks();
+  Marks(const Marks&) = delete;
+  Marks& operator=(const Marks&) = delete;
+  ~Marks();
+
+  /// The recording thread is about to queue work that uses a storage.
+  static void uses(const Storage& storage);
+  /// Work that writes the gradient of a parameter is queued.
+  static void arrived(const Tensor& gradient);
+  /// The mark behind the last use of these tensors; that of no mark for any other update.
+  static int behind(std::initializer_list<const Tensor*> tensors);
+  static constexpr int none = std::numeric_limits<int>::max();
+
+ private:
+  friend class Early;
+  const Capture* capture_ = nullptr;  // of the marks
+  void* stream_ = nullptr;
+  int count_ = 0;
+  std::size_t bytes_ = 0;                         // of gradients since the last mark
+  std::unordered_map<const Storage*, int> last_;  // the number of the first mark behind its last use
+};
+
+/// To the end of the block, the thread's work may run once that before a mark has.
+class [[nodiscard]] Early {
+ public:
+  /// Marks::none: it runs in order.
+  explicit Early(int mark);
+  Early(const Early&) = delete;
+  Early& operator=(const Early&) = delete;
+  ~Early();
+
+ private:
+  const Marks* marks_ = nullptr;
 };
 
 }  // namespace tern

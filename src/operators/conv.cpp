@@ -8,6 +8,7 @@
 #include "modes/branches.hpp"
 #include "operators/conv_sizes.hpp"
 #include "operators/keeps_weights.hpp"
+#include "operators/layer_parameters.hpp"
 #include "operators/layout.hpp"
 #include "operators/traced.hpp"
 #include "tern/operators/arithmetic.hpp"
@@ -109,28 +110,32 @@ Prepared prepare(const Conv2dCall& call) {
 struct Backward {
   Saved x, weight;
   kernels::Conv2d sizes;
-  bool x_needs, weight_needs, bias_needs;
+  bool x_needs, weight_needs, bias_needs, wide;
 
-  Backward(const Conv2dCall& call, const Prepared& prepared)
+  Backward(const Conv2dCall& call, const Prepared& prepared, const LayerParameters& parameters)
       : x(saved_if(needs(call.weight) || needs(call.bias), prepared.x)),
         weight(saved_if(needs(call.x), prepared.weight)),
         sizes(prepared.sizes),
         x_needs(needs(call.x)),
         weight_needs(needs(call.weight)),
-        bias_needs(needs(call.bias)) {}
+        bias_needs(needs(call.bias)),
+        wide(parameters.wide) {}
 
   /// Takes the gradient and the output, both in the layout of `sizes`. Without an activation the output is not read and
   /// may be undefined. `index` is defined if the output is pooled.
   Gradients operator()(const Tensor& grad, const Tensor& out, const Tensor& index = {}) const {
     Tensor grad_x = x_needs ? empty_in(sizes.layout, {sizes.N, sizes.C, sizes.H, sizes.W}, grad.dtype()) : Tensor{};
-    Tensor grad_weight =
-        weight_needs ? Tensor({sizes.O, sizes.C / sizes.groups, sizes.KH, sizes.KW}, grad.dtype()) : Tensor{};
-    Tensor grad_bias = bias_needs ? Tensor({sizes.O}, grad.dtype()) : Tensor{};
-    visit(index.defined() ? "conv2d_max_pool2d" : "conv2d", grad.dtype(), [&]<class T>() {
+    const char* const op = index.defined() ? "conv2d_max_pool2d" : "conv2d";
+    const ParameterGradients of_parameters(op, grad.dtype(), wide);
+    Tensor grad_weight = of_parameters.make(weight_needs, {sizes.O, sizes.C / sizes.groups, sizes.KH, sizes.KW});
+    Tensor grad_bias = of_parameters.make(bias_needs, {sizes.O});
+    visit(op, grad.dtype(), [&]<class T>() {
       const Call<T> call;
       call.flops(multiply_adds(sizes) * 2 * (x_needs + weight_needs));
       const auto& table = call.table().conv;
-      T *const to_x = call.out(grad_x), *const to_weight = call.out(grad_weight), *const to_bias = call.out(grad_bias);
+      T *const to_x = call.out(grad_x), *const to_weight = of_parameters.out(call, grad_weight),
+               *const to_bias = of_parameters.out(call, grad_bias);
+      const auto own_sizes = of_parameters.sizes<T>(sizes);
       const T *const y = sizes.activation != Activation::none ? call.in(out) : nullptr, *const from = call.in(grad),
                      *const images = call.in(x.get()), *const factors = call.in(weight.get());
       const std::uint8_t* const places = index.defined() ? call.template in_as<std::uint8_t>(index) : nullptr;
@@ -138,11 +143,11 @@ struct Backward {
                               {.read = {&grad, &x.get(), &out, &index}, .written = {&grad_weight, &grad_bias}});
       if (index.defined())
         table.conv2d_max_pool2d_backward(call.context(), to_x, to_weight, to_bias, from, places, images, factors, y,
-                                         sizes);
+                                         own_sizes);
       else
-        table.conv2d_backward(call.context(), to_x, to_weight, to_bias, from, images, factors, y, sizes);
+        table.conv2d_backward(call.context(), to_x, to_weight, to_bias, from, images, factors, y, own_sizes);
     });
-    return {grad_x, grad_weight, grad_bias};
+    return {grad_x, of_parameters.finished(grad_weight), of_parameters.finished(grad_bias)};
   }
 };
 
@@ -187,10 +192,14 @@ Tensor convolved(const Conv2dCall& call, const Prepared& prepared) {
   const kernels::Conv2d& sizes = prepared.sizes;
   Tensor out = empty_in(sizes.layout, {sizes.N, sizes.O, sizes.OH, sizes.OW}, call.x.dtype());
   run(prepared, out);
-  if (recording(call.x, call.weight, call.bias))
-    record("conv2d", out, {call.x, call.weight, call.bias},
-           [backward = Backward(call, prepared), out = saved_if(call.options.activation != Activation::none, out)](
-               const Tensor& grad) { return backward(in_layout(grad, backward.sizes.layout), out.get()); });
+  if (recording(call.x, call.weight, call.bias)) {
+    const LayerParameters parameters(call.weight, call.bias);
+    record("conv2d", out, {call.x, parameters.weight, parameters.bias},
+           [backward = Backward(call, prepared, parameters),
+            out = saved_if(call.options.activation != Activation::none, out)](const Tensor& grad) {
+             return backward(in_layout(grad, backward.sizes.layout), out.get());
+           });
+  }
   return out;
 }
 
@@ -260,12 +269,14 @@ Tensor conv2d_max_pool2d(const Tensor& x, const Tensor& weight, const Tensor& bi
                                        records ? use.template out_as<std::uint8_t>(index) : nullptr, use.in(prepared.x),
                                        use.in(prepared.weight), use.in(prepared.bias), sizes);
   });
-  if (records)
-    record("conv2d_max_pool2d", out, {call.x, weight, bias},
-           [backward = Backward(call, prepared), out = saved_if(options.activation != Activation::none, out),
-            index = Saved(index)](const Tensor& grad) {
+  if (records) {
+    const LayerParameters parameters(weight, bias);
+    record("conv2d_max_pool2d", out, {call.x, parameters.weight, parameters.bias},
+           [backward = Backward(call, prepared, parameters),
+            out = saved_if(options.activation != Activation::none, out), index = Saved(index)](const Tensor& grad) {
              return backward(in_layout(grad, backward.sizes.layout), out.get(), index.get());
            });
+  }
   return out;
 }
 
@@ -409,6 +420,7 @@ Tensor conv2d_cat(const std::vector<Conv2dCall>& convolutions) {
   const kernels::Conv2d& sizes = prepared[0].sizes;
   Tensor out = empty_in(Layout::channels_last, {sizes.N, channels, sizes.OH, sizes.OW}, calls[0].x.dtype());
   std::vector<Tensor> inputs;
+  std::vector<LayerParameters> parameters;
   std::int64_t first = 0;
   {
     Branches beside;
@@ -417,12 +429,13 @@ Tensor conv2d_cat(const std::vector<Conv2dCall>& convolutions) {
       prepared[i].sizes.y_channels = channels;
       run(prepared[i], slice(out, 1, first, first + prepared[i].sizes.O));
       first += prepared[i].sizes.O;
-      inputs.insert(inputs.end(), {calls[i].x, calls[i].weight, calls[i].bias});
+      parameters.emplace_back(calls[i].weight, calls[i].bias);
+      inputs.insert(inputs.end(), {calls[i].x, parameters[i].weight, parameters[i].bias});
     }
   }
   if (!recording(inputs)) return out;
   std::vector<Backward> backwards;
-  for (std::size_t i = 0; i < calls.size(); ++i) backwards.emplace_back(calls[i], prepared[i]);
+  for (std::size_t i = 0; i < calls.size(); ++i) backwards.emplace_back(calls[i], prepared[i], parameters[i]);
   const bool activates =
       std::ranges::any_of(calls, [](const Conv2dCall& call) { return call.options.activation != Activation::none; });
   record("conv2d_cat", out, inputs, [backwards, out = saved_if(activates, out)](const Tensor& grad) {

@@ -2,6 +2,7 @@
 
 #include "modes/aside.hpp"
 #include "operators/keeps_weights.hpp"
+#include "operators/layer_parameters.hpp"
 #include "operators/support.hpp"
 #include "operators/traced.hpp"
 #include "tern/operators/reduction.hpp"
@@ -133,30 +134,34 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activat
     const KeepsWeights keeping(keeps, whole_weight, factors, sizeof(T), *call.context().memory);
     call.table().dot.linear(call.context(), call.out(out), call.in(whole), factors, call.in(whole_bias), sizes);
   });
-  if (recording(x, weight, bias))
-    record("linear", out, {x, weight, bias},
-           [x = saved_if(needs(weight), whole), weight = saved_if(needs(x), whole_weight),
-            out = saved_if(activation != Activation::none, out), sizes, x_needs = needs(x),
-            weight_needs = needs(weight), bias_needs = needs(bias), x_shape = x.shape()](const Tensor& grad) {
-             const Tensor whole_grad = grad.contiguous();
-             Tensor grad_x = x_needs ? Tensor(x_shape, grad.dtype()) : Tensor{};
-             Tensor grad_weight = weight_needs ? Tensor({sizes.out, sizes.in}, grad.dtype()) : Tensor{};
-             Tensor grad_bias = bias_needs ? Tensor({sizes.out}, grad.dtype()) : Tensor{};
-             visit("linear", grad.dtype(), [&]<class T>() {
-               const Call<T> call;
-               call.flops(2 * sizes.rows * sizes.in * sizes.out * (x_needs + weight_needs));
-               T *const to_x = call.out(grad_x), *const to_weight = call.out(grad_weight),
-                        *const to_bias = call.out(grad_bias);
-               const T *const from = call.in(whole_grad), *const rows = call.in(x.get()),
-                              *const factors = call.in(weight.get()), *const y = call.in(out.get());
-               const KernelAside aside(
-                   weight.get(), sizeof(T),
-                   {.read = {&whole_grad, &x.get(), &out.get()}, .written = {&grad_weight, &grad_bias}});
-               call.table().dot.linear_backward(call.context(), to_x, to_weight, to_bias, from, rows, factors, y,
-                                                sizes);
-             });
-             return Gradients{grad_x, grad_weight, grad_bias};
-           });
+  if (recording(x, weight, bias)) {
+    const LayerParameters parameters(weight, bias);
+    record(
+        "linear", out, {x, parameters.weight, parameters.bias},
+        [x = saved_if(needs(weight), whole), weight = saved_if(needs(x), whole_weight),
+         out = saved_if(activation != Activation::none, out), sizes, x_needs = needs(x), weight_needs = needs(weight),
+         bias_needs = needs(bias), wide = parameters.wide, x_shape = x.shape()](const Tensor& grad) {
+          const Tensor whole_grad = grad.contiguous();
+          Tensor grad_x = x_needs ? Tensor(x_shape, grad.dtype()) : Tensor{};
+          const ParameterGradients of_parameters("linear", grad.dtype(), wide);
+          Tensor grad_weight = of_parameters.make(weight_needs, {sizes.out, sizes.in});
+          Tensor grad_bias = of_parameters.make(bias_needs, {sizes.out});
+          visit("linear", grad.dtype(), [&]<class T>() {
+            const Call<T> call;
+            call.flops(2 * sizes.rows * sizes.in * sizes.out * (x_needs + weight_needs));
+            T *const to_x = call.out(grad_x), *const to_weight = of_parameters.out(call, grad_weight),
+                     *const to_bias = of_parameters.out(call, grad_bias);
+            const T *const from = call.in(whole_grad), *const rows = call.in(x.get()),
+                           *const factors = call.in(weight.get()), *const y = call.in(out.get());
+            const KernelAside aside(
+                weight.get(), sizeof(T),
+                {.read = {&whole_grad, &x.get(), &out.get()}, .written = {&grad_weight, &grad_bias}});
+            call.table().dot.linear_backward(call.context(), to_x, to_weight, to_bias, from, rows, factors, y,
+                                             of_parameters.sizes<T>(sizes));
+          });
+          return Gradients{grad_x, of_parameters.finished(grad_weight), of_parameters.finished(grad_bias)};
+        });
+  }
   return out;
 }
 

@@ -1,5 +1,9 @@
 #include "tern/operators/update.hpp"
 
+#include <algorithm>
+#include <numeric>
+
+#include "modes/aside.hpp"
 #include "operators/support.hpp"
 
 namespace tern::operators {
@@ -61,11 +65,51 @@ struct Pointers {
     for (const Tensor& moment : first_moments) first.push_back(call.scalars_inout(moment));
     for (const Tensor& moment : second_moments) second.push_back(call.scalars_inout(moment));
   }
-  kernels::Parameters<T> list() const {
-    return {
-        static_cast<std::int64_t>(value.size()),  value.data(), gradient.data(), first.empty() ? nullptr : first.data(),
-        second.empty() ? nullptr : second.data(), size.data()};
+  /// Those from `begin` to `end`.
+  kernels::Parameters<T> list(std::size_t begin, std::size_t end) const {
+    const auto from = [begin](auto& all) { return all.empty() ? nullptr : all.data() + begin; };
+    return {.count = static_cast<std::int64_t>(end - begin),
+            .value = from(value),
+            .gradient = from(gradient),
+            .first = from(first),
+            .second = from(second),
+            .size = from(size)};
   }
+  kernels::Parameters<T> list() const { return list(0, value.size()); }
+};
+
+/// Parameters of a recorded step in the order in which their updates may begin.
+class Order {
+ public:
+  Order(const std::vector<Tensor>& parameters, const std::vector<Tensor>& gradients, const std::vector<Tensor>& momenta,
+        const Tensor& learning_rate)
+      : places_(parameters.size()) {
+    for (std::size_t i = 0; i < parameters.size(); ++i)
+      marks_.push_back(momenta.empty() ? Marks::behind({&parameters[i], &gradients[i], &learning_rate})
+                                       : Marks::behind({&parameters[i], &gradients[i], &momenta[i], &learning_rate}));
+    std::iota(places_.begin(), places_.end(), std::size_t{0});
+    std::ranges::stable_sort(places_, {}, [&](std::size_t i) { return marks_[i]; });
+  }
+  std::vector<Tensor> of(const std::vector<Tensor>& tensors) const {
+    std::vector<Tensor> ordered;
+    if (!tensors.empty())
+      for (const std::size_t i : places_) ordered.push_back(tensors[i]);
+    return ordered;
+  }
+  /// Calls update(begin, end) for each part that begins at the same time, then.
+  template <class Update>
+  void for_each_part(const Update& update) const {
+    for (std::size_t begin = 0, end = 0; begin < places_.size(); begin = end) {
+      const int mark = marks_[places_[begin]];
+      while (end < places_.size() && marks_[places_[end]] == mark) ++end;
+      const Early early(mark);
+      update(begin, end);
+    }
+  }
+
+ private:
+  std::vector<int> marks_;
+  std::vector<std::size_t> places_;
 };
 
 // A strided gradient (of an expanded sum, for example) is copied first.
@@ -90,10 +134,16 @@ void sgd(const std::vector<Tensor>& parameters, const std::vector<Tensor>& gradi
   expects(options.momentum == 0 || !momenta.empty(), "sgd: momentum ", options.momentum, " needs momenta");
   expects<NumericError>(!options.nesterov || (options.momentum > 0 && options.dampening == 0),
                         "sgd: nesterov needs a momentum above 0 and no dampening");
+  const Order order(parameters, whole_gradients, momenta, learning_rate);
+  const std::vector<Tensor> in_order = order.of(parameters), gradients_in_order = order.of(whole_gradients),
+                            momenta_in_order = order.of(momenta);
   visit("sgd", dtype, [&]<class T>() {
     const Call<T> call;
-    const Pointers<T> pointers(call, parameters, whole_gradients, momenta, {});
-    call.table().update.sgd(call.context(), pointers.list(), call.scalars_in(learning_rate), options);
+    const Pointers<T> pointers(call, in_order, gradients_in_order, momenta_in_order, {});
+    const Scalar<T>* const rate = call.scalars_in(learning_rate);
+    order.for_each_part([&](std::size_t begin, std::size_t end) {
+      call.table().update.sgd(call.context(), pointers.list(begin, end), rate, options);
+    });
   });
 }
 

@@ -24,6 +24,7 @@ enum class Word : std::uint8_t { read, write, update, look_at_gradient, replace_
 Recording::Recording(const Mode& mode, const std::vector<Tensor>& inputs, bool captures)
     : memory_(mode.memory), capture_(mode.capture), inputs_(&inputs), captures_(captures) {
   running_recording = this;
+  if (captures) marks_.emplace();
   begin();
 }
 
@@ -61,7 +62,10 @@ void Recording::uses(Storage& storage, Memory& memory, bool reads, bool writes) 
     elsewhere_.push_back(storage.weak_from_this());
     return;
   }
-  if (captures_) WorkAside::uses(storage, writes);
+  if (captures_) {
+    WorkAside::uses(storage, writes);
+    Marks::uses(storage);
+  }
   Used& found = find(storage);
   if (found.part == Part::counter) return;
   expects(!captures_ || reads || found.part != Part::outside || storage.version() == 0 || storage.valid_in(memory),

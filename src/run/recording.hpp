@@ -2,9 +2,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
+#include "modes/aside.hpp"
 #include "tern/modes/device.hpp"
 #include "tern/modes/observer.hpp"
 #include "tern/tensor/create.hpp"
@@ -108,7 +110,8 @@ class Recording final : public Observer {
   const Capture* capture_;
   const std::vector<Tensor>* inputs_;
   bool captures_;
-  bool for_operator_ = false;  // a draw goes to an operator that accepts a counter
+  std::optional<Marks> marks_;  // if the work is being recorded
+  bool for_operator_ = false;   // a draw goes to an operator that accepts a counter
   std::uint64_t made_ = 0;
   std::vector<std::weak_ptr<Storage>> elsewhere_;  // created by the run in another memory
   std::vector<std::function<void()>> undo_;

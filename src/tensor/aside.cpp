@@ -12,6 +12,7 @@ namespace {
 
 constinit thread_local WorkAside* current = nullptr;
 constinit thread_local bool ahead = false;
+constinit thread_local Marks* marks = nullptr;
 
 // A recording alone watches: other observers look at each operator's work after its call.
 bool alone() {
@@ -149,6 +150,48 @@ KernelAside::KernelAside(const Tensor& weight, std::size_t element, const Tensor
 
 KernelAside::~KernelAside() {
   if (capture_ != nullptr) capture_->aside(stream_, {});
+}
+
+Marks::Marks() { marks = this; }
+
+Marks::~Marks() { marks = nullptr; }
+
+void Marks::uses(const Storage& storage) {
+  if (marks != nullptr) marks->last_[&storage] = marks->count_;
+}
+
+void Marks::arrived(const Tensor& gradient) {
+  if (marks == nullptr || !WorkAside::writes(gradient) || !may_leave()) return;
+  const Scope& scope = current_scope();
+  const Capture& capture = *scope.mode->capture;
+  if (capture.mark == nullptr || (marks->stream_ != nullptr && marks->stream_ != scope.context.stream)) return;
+  marks->bytes_ += gradient.storage().bytes();
+  if (marks->bytes_ < capture.bytes_per_mark || capture.mark(scope.context.stream) < 0) return;
+  marks->capture_ = &capture;
+  marks->stream_ = scope.context.stream;
+  marks->bytes_ = 0;
+  ++marks->count_;
+}
+
+int Marks::behind(std::initializer_list<const Tensor*> tensors) {
+  if (marks == nullptr || marks->count_ == 0 || current != nullptr || !may_leave() ||
+      current_scope().context.stream != marks->stream_)
+    return none;
+  int last = 0;
+  for (const Tensor* const tensor : tensors) {
+    if (!tensor->defined()) continue;
+    if (const auto found = marks->last_.find(&tensor->storage()); found != marks->last_.end())
+      last = std::max(last, found->second);
+  }
+  return last < marks->count_ ? last : none;
+}
+
+Early::Early(int mark) : marks_(mark == Marks::none ? nullptr : marks) {
+  if (marks_ != nullptr) marks_->capture_->early(marks_->stream_, mark);
+}
+
+Early::~Early() {
+  if (marks_ != nullptr) marks_->capture_->early(marks_->stream_, -1);
 }
 
 }  // namespace tern

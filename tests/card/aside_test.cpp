@@ -104,6 +104,28 @@ TEST_CASE("aside: the half of a backward pass that is for parameters", "[card]")
   recorded.capture.await(recorded.stream);
 }
 
+TEST_CASE("aside: early work has a stream of its own, behind one of a few marks", "[card]") {
+  const Recorded recorded;
+  const Capture& capture = recorded.capture;
+  const cudaStream_t in_order = recorded.queue();
+  capture.aside(recorded.stream, {.everything = true});
+  const cudaStream_t aside = recorded.queue();
+  CHECK(capture.mark(recorded.stream) == 0);
+  capture.aside(recorded.stream, {});
+  capture.await(recorded.stream);
+  capture.early(recorded.stream, 0);
+  CHECK(recorded.queue() != in_order);
+  CHECK(recorded.queue() != aside);
+  CHECK(cuda::goes_early(recorded.stream));
+  capture.early(recorded.stream, -1);
+  CHECK(recorded.queue() == in_order);
+  CHECK_FALSE(cuda::goes_early(recorded.stream));
+  int marks = 1;
+  while (capture.mark(recorded.stream) == marks) ++marks;
+  CHECK(marks == cuda::Stream::most_marks);
+  CHECK(capture.mark(recorded.stream) == -1);
+}
+
 TEST_CASE("aside: what is released beside it is used again once it is awaited", "[card]") {
   const Recorded recorded;
   constexpr std::size_t bytes = 3 * mebi;

@@ -153,7 +153,7 @@ cudaError_t cudaSetDevice(int device) {
   return cudaSuccess;
 }
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
   if (failing_streams) return cudaErrorInvalidValue;
   *stream = new CUstream_st;
   (*stream)->device = current;

@@ -48,6 +48,47 @@ struct Conv2dCase {
   op::Conv2dOptions options;
 };
 
+/// A convolution and its gradients by one algorithm, in each precision and dtype, against strict float32.
+void check_forced(const std::string& mode, const char* algorithm, const Shape& x, const Shape& weight, bool bias,
+                  const op::Conv2dOptions& options) {
+  struct As {
+    DType dtype;
+    Precision precision;
+    double most;  // the distance of results
+  };
+  constexpr As all[]{{DType::float32, Precision::strict, 1e-5},
+                     {DType::float32, Precision::tf32, 2e-3},
+                     {DType::bfloat16, Precision::tf32, 1e-2},
+                     {DType::float16, Precision::tf32, 2e-3}};
+  for (const auto& [dtype, precision, most] : all) {
+    INFO(algorithm << ", dtype " << static_cast<int>(dtype) << ", precision " << static_cast<int>(precision));
+    const auto convolve = [&, rounded = dtype](Precision as, DType of) {
+      const Device device{mode, {.precision = as}};
+      Generator generator{7};
+      std::vector<Tensor> inputs;
+      for (const Shape& shape : {x, weight, Shape{weight[0]}})
+        inputs.push_back(randn(shape, generator).to(rounded).to(of).set_requires_grad());
+      const Tensor y = op::conv2d(inputs[0], inputs[1], bias ? inputs[2] : Tensor{}, options);
+      op::sum(op::mul(y, y)).backward();
+      std::vector<Tensor> results{y.detach(), inputs[0].grad(), inputs[1].grad()};
+      if (bias) results.push_back(inputs[2].grad());
+      return results;
+    };
+    const std::vector<Tensor> strict = convolve(Precision::strict, DType::float32);
+    const Device device{mode};  // whose algorithms are forced
+    const ForcedAlgorithm forward("conv2d", algorithm), to_x("conv2d_grad_x", algorithm),
+        to_weight("conv2d_grad_weight", algorithm);
+    const std::vector<Tensor> found = convolve(precision, dtype);
+    for (std::size_t i = 0; i < strict.size(); ++i) {
+      INFO("result " << i);
+      CHECK(distance(found[i].to(DType::float32), strict[i]) < most);
+    }
+    CHECK(forward.taken() == 1);
+    CHECK(to_x.taken() == 1);
+    CHECK(to_weight.taken() == 1);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("products keep to the precision of the scope", "[precision]") {
@@ -252,38 +293,34 @@ TEST_CASE("convolutions of one element by products of planes", "[precision]") {
                      {"no whole lanes, one image", {1, 117, 16, 16}, 13, false, Activation::none},
                      {"no bias", {2, 24, 8, 8}, 21, false, Activation::relu},
                      {"no bias and no whole lanes", {2, 21, 8, 8}, 27, false, Activation::tanh}};
-  constexpr DType dtypes[]{DType::float32, DType::bfloat16, DType::float16};
   for (const std::string& mode : testing::available_modes()) {
     if (mode != "cuda") continue;
-    for (const Case& c : cases)
-      for (const DType dtype : dtypes) {
-        INFO(c.name << ", dtype " << static_cast<int>(dtype));
-        const auto convolve = [&](Precision precision, DType of) {
-          const Device device{mode, {.precision = precision}};
-          Generator generator{7};
-          std::vector<Tensor> inputs;
-          for (const Shape& shape : {c.x, Shape{c.outputs, c.x[1], 1, 1}, Shape{c.outputs}})
-            inputs.push_back(randn(shape, generator).to(dtype).to(of).set_requires_grad());
-          const Tensor y =
-              op::conv2d(inputs[0], inputs[1], c.bias ? inputs[2] : Tensor{}, {.activation = c.activation});
-          op::sum(op::mul(y, y)).backward();
-          std::vector<Tensor> results{y.detach(), inputs[0].grad(), inputs[1].grad()};
-          if (c.bias) results.push_back(inputs[2].grad());
-          return results;
-        };
-        const std::vector<Tensor> strict = convolve(Precision::strict, DType::float32);
-        const Device device{mode};  // whose algorithms are forced
-        const ForcedAlgorithm forward("conv2d", "planes"), to_x("conv2d_grad_x", "planes"),
-            to_weight("conv2d_grad_weight", "planes");
-        const std::vector<Tensor> found = convolve(Precision::tf32, dtype);
-        for (std::size_t i = 0; i < strict.size(); ++i) {
-          INFO("result " << i);
-          CHECK(distance(found[i].to(DType::float32), strict[i]) < (dtype == DType::bfloat16 ? 1e-2 : 2e-3));
-        }
-        CHECK(forward.taken() == 1);
-        CHECK(to_x.taken() == 1);
-        CHECK(to_weight.taken() == 1);
-      }
+    for (const Case& c : cases) {
+      INFO(c.name);
+      check_forced(mode, "planes", c.x, {c.outputs, c.x[1], 1, 1}, c.bias, {.activation = c.activation});
+    }
+  }
+}
+
+TEST_CASE("convolutions copied into whole lanes", "[precision]") {
+  struct Case {
+    const char* name;
+    Shape x, weight;
+    op::Conv2dOptions options;
+  };
+  const Case cases[]{
+      {"one element, stride 2", {3, 35, 9, 10}, {45, 35, 1, 1}, {.stride = 2, .activation = Activation::relu}},
+      {"one element, stride 2 down", {2, 37, 7, 7}, {8, 37, 1, 1}, {.stride = {2, 1}}},
+      {"one element, stride 2, groups", {2, 12, 8, 7}, {10, 6, 1, 1}, {.stride = 2, .groups = 2}},
+      {"one element, padded at the end", {2, 13, 6, 6}, {9, 13, 1, 1}, {.stride = 2, .end_padding = Pair(1)}},
+      {"3x3", {2, 19, 9, 7}, {21, 19, 3, 3}, {.padding = 1, .activation = Activation::relu}},
+      {"5x5, stride 2", {2, 19, 9, 8}, {21, 19, 5, 5}, {.stride = 2, .padding = 2}}};
+  for (const std::string& mode : testing::available_modes()) {
+    if (mode != "cuda") continue;
+    for (const Case& c : cases) {
+      INFO(c.name);
+      check_forced(mode, "padded", c.x, c.weight, true, c.options);
+    }
   }
 }
 
@@ -320,5 +357,132 @@ TEST_CASE("a pooled convolution has the bits of a convolution and a pooling", "[
         CHECK(run(true) == run(false));
         // Where the card's tensor cores do not multiply such factors it is composed.
         if (mode == "cuda" && algorithms.back()->taken() == 0) WARN("cuda fused nothing");
+      }
+}
+
+TEST_CASE("mixed precision: gradients of float32 weights and biases", "[precision]") {
+  struct Case {
+    const char* name;
+    std::vector<Shape> shapes;
+    Call call;
+    bool exact;  // in cuda: not rounded to 16 bits
+  };
+  const auto linear = [](const auto& in) { return op::linear(in[0], in[1], in[2], Activation::relu); };
+  const Case cases[]{
+      {"linear, one row", {{1, 264}, {40, 264}, {40}}, linear, true},
+      {"linear, three rows", {{3, 64}, {1000, 64}, {1000}}, linear, true},
+      {"linear", {{96, 128}, {64, 128}, {64}}, linear, true},
+      {"linear, odd sizes", {{31, 77}, {19, 77}, {19}}, linear, true},
+      {"1x1",
+       {{2, 32, 9, 9}, {48, 32, 1, 1}, {48}},
+       [](const auto& in) { return op::conv2d(in[0], in[1], in[2], {.activation = Activation::relu}); },
+       true},
+      {"3x3",
+       {{2, 32, 9, 9}, {48, 32, 3, 3}, {48}},
+       [](const auto& in) { return op::conv2d(in[0], in[1], in[2], {.padding = 1}); },
+       false},
+      {"7x7, few channels, stride 2",
+       {{2, 3, 23, 23}, {16, 3, 7, 7}, {16}},
+       [](const auto& in) { return op::conv2d(in[0], in[1], in[2], {.stride = 2, .padding = 3}); },
+       false},
+      {"odd channels",
+       {{2, 13, 9, 9}, {21, 13, 3, 3}, {21}},
+       [](const auto& in) { return op::conv2d(in[0], in[1], in[2], {.padding = 1}); },
+       false},
+      {"groups",
+       {{2, 32, 9, 9}, {32, 8, 3, 3}, {32}},
+       [](const auto& in) { return op::conv2d(in[0], in[1], in[2], {.padding = 1, .groups = 4}); },
+       false},
+      {"two groups",
+       {{2, 48, 9, 9}, {80, 24, 3, 3}, {80}},
+       [](const auto& in) { return op::conv2d(in[0], in[1], in[2], {.padding = 1, .groups = 2}); },
+       false},
+      {"depthwise",
+       {{2, 32, 9, 9}, {32, 1, 3, 3}, {32}},
+       [](const auto& in) { return op::conv2d(in[0], in[1], in[2], {.padding = 1, .groups = 32}); },
+       false},
+      {"side by side",
+       {{2, 32, 9, 9}, {48, 32, 1, 1}, {48}, {16, 32, 1, 1}, {16}},
+       [](const auto& in) {
+         return op::conv2d_cat({{in[0], in[1], in[2], {}}, {in[0], in[3], in[4], {.activation = Activation::relu}}});
+       },
+       true}};
+  for (const std::string& mode : testing::available_modes())
+    for (const Precision precision : {Precision::bf16, Precision::f16})
+      for (const Case& c : cases) {
+        INFO(mode << ", precision " << static_cast<int>(precision) << ", " << c.name);
+        const auto gradients = [&](bool leaves) {
+          const Device device{mode, {.precision = precision}};
+          Generator generator{7};
+          std::vector<Tensor> inputs, used;
+          for (const Shape& shape : c.shapes) inputs.push_back(randn(shape, generator).set_requires_grad());
+          for (const Tensor& input : inputs) used.push_back(leaves || used.empty() ? input : op::mul(input, 1.0));
+          op::mean(op::square(c.call(used).to(DType::float32))).backward();
+          std::vector<Tensor> found;
+          for (std::size_t i = 1; i < inputs.size(); ++i) found.push_back(inputs[i].grad());
+          return found;
+        };
+        const std::vector<Tensor> found = gradients(true), rounded = gradients(false);
+        for (std::size_t i = 0; i < found.size(); ++i) {
+          REQUIRE(found[i].dtype() == DType::float32);
+          CHECK(distance(found[i], rounded[i]) < (precision == Precision::bf16 ? 4e-3 : 5e-4));
+          const Tensor back = found[i].to(precision == Precision::bf16 ? DType::bfloat16 : DType::float16);
+          if (mode == "cuda" && c.exact) CHECK(back.values() != found[i].values());
+        }
+      }
+}
+
+TEST_CASE("16 bits: groups and slices of a joined tensor as separate convolutions", "[precision]") {
+  struct Case {
+    const char* name;
+    std::int64_t groups, in, out;  // channels of a group
+    op::Conv2dOptions options;
+    bool bias, joins = false;
+  };
+  const Case cases[]{
+      {"two groups", 2, 24, 48, {.padding = 1, .activation = Activation::relu}, true},
+      {"three groups with a stride", 3, 40, 24, {.stride = 2, .padding = 1}, false},
+      {"two groups, relu6", 2, 96, 24, {.padding = 1, .activation = Activation::relu6}, true},
+      {"two groups, relu6 without a bias", 2, 24, 24, {.padding = 1, .activation = Activation::relu6}, false},
+      {"slices", 3, 24, 40, {.padding = 1, .activation = Activation::relu}, true, true},
+      {"slices without a bias", 2, 16, 64, {.padding = 1}, false, true},
+  };
+  for (const std::string& mode : testing::available_modes())
+    for (const std::int64_t kernel : {3, 1})
+      for (const Case& c : cases) {
+        INFO(mode << ": " << c.name << ", kernel " << kernel);
+        const Device device{mode};
+        op::Conv2dOptions options = c.options;
+        if (kernel == 1) options.padding = 0;
+        const auto gradients = [&](bool together) {
+          Generator generator{7};
+          const auto make = [&](const Shape& shape) {
+            return randn(shape, generator).to(DType::bfloat16).detach().set_requires_grad();
+          };
+          const Tensor x = make({3, c.groups * c.in, 13, 13}), weight = make({c.groups * c.out, c.in, kernel, kernel}),
+                       bias = c.bias ? make({c.groups * c.out}) : Tensor{};
+          std::vector<op::Conv2dCall> calls;
+          for (std::int64_t i = 0; i < c.groups; ++i)
+            calls.push_back({x.slice(1, i * c.in, (i + 1) * c.in), weight.slice(0, i * c.out, (i + 1) * c.out),
+                             c.bias ? bias.slice(0, i * c.out, (i + 1) * c.out) : Tensor{}, options});
+          Tensor out;
+          if (!together) {
+            std::vector<Tensor> parts;
+            for (const auto& each : calls) parts.push_back(op::conv2d(each.x, each.weight, each.bias, each.options));
+            out = op::cat(parts, 1);
+          } else if (c.joins) {
+            out = op::conv2d_cat(calls);
+          } else {
+            op::Conv2dOptions grouped = options;
+            grouped.groups = c.groups;
+            out = op::conv2d(x, weight, bias, grouped);
+          }
+          op::mean(op::square(out.to(DType::float32))).backward();
+          std::vector<Tensor> found{out.detach(), x.grad(), weight.grad()};
+          if (c.bias) found.push_back(bias.grad());
+          return found;
+        };
+        const std::vector<Tensor> found = gradients(true), separate = gradients(false);
+        for (std::size_t i = 0; i < found.size(); ++i) CHECK(distance(found[i], separate[i]) < 8e-3);
       }
 }

@@ -47,6 +47,9 @@ struct Recording {
   std::vector<Work> aside;                  // what the work awaits next
   std::vector<Work> ahead;                  // before all other work
   Capture::Aside goes;
+  std::vector<std::size_t> marks;        // places in the work
+  std::vector<std::vector<Work>> early;  // from each mark
+  int goes_early = -1;
   std::vector<void*> free, free_after_join;
 
   bool holds_back() const { return !branches.empty() || !aside.empty(); }
@@ -77,6 +80,8 @@ void queue(void* stream, Work work) {
   Recording* const recording = recording_of(stream);
   if (recording == nullptr)
     work();
+  else if (recording->goes_early >= 0)
+    recording->early[static_cast<std::size_t>(recording->goes_early)].push_back(std::move(work));
   else if (recording->goes.everything)
     recording->aside.push_back(std::move(work));
   else if (recording->goes.ahead)
@@ -211,8 +216,16 @@ void destroy(void* handle) {
 
 void abandon(void* stream) { destroy(std::exchange(static_cast<Stream*>(stream)->recording, nullptr)); }
 
+/// Puts what goes early directly behind its mark.
+void place_early(Recording& recording) {
+  for (std::size_t i = recording.early.size(); i-- > 0;)
+    recording.work.insert(recording.work.begin() + static_cast<std::ptrdiff_t>(recording.marks[i]),
+                          recording.early[i].begin(), recording.early[i].end());
+}
+
 void* end(void* stream) {
   Recording* const recording = std::exchange(static_cast<Stream*>(stream)->recording, nullptr);
+  place_early(*recording);
   if (failures.load() > 0) {
     --failures;
     destroy(recording);
@@ -266,6 +279,16 @@ void await(void* stream) {
   recording.aside.clear();
   reuse_released(recording);
 }
+
+int mark(void* stream) {
+  Recording& recording = *recording_of(stream);
+  await(stream);
+  recording.marks.push_back(recording.work.size());
+  recording.early.emplace_back();
+  return static_cast<int>(recording.marks.size()) - 1;
+}
+
+void go_early(void* stream, int mark) { recording_of(stream)->goes_early = mark; }
 
 // ---- the table ----
 
@@ -456,6 +479,21 @@ const Mode& replaying_mode() {
     return register_mode("replaying", mode);
   }();
   return replaying;
+}
+
+const Mode& replaying_early_mode() {
+  static const Mode& early = []() -> const Mode& {
+    static const Capture capture = [] {
+      Capture with_marks = *replaying_mode().capture;
+      with_marks.mark = mark;
+      with_marks.early = go_early;
+      return with_marks;
+    }();
+    Mode mode = replaying_mode();
+    mode.capture = &capture;
+    return register_mode("replaying_early", mode);
+  }();
+  return early;
 }
 
 void fail_recordings(int count) { failures.store(count); }

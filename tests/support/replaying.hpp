@@ -11,6 +11,8 @@ namespace tern::testing {
 /// its blocks until it is destroyed. Branches of a recording run in the reverse of the order in which they were queued.
 /// What goes aside runs as late as it may. It launches loops.
 const Mode& replaying_mode();
+/// The same as "replaying_early": updates of parameters run as early as they may, and so does what goes aside.
+const Mode& replaying_early_mode();
 
 /// The next `count` recordings fail when they end.
 void fail_recordings(int count);

@@ -192,6 +192,70 @@ Program watched() {
   return maker.made;
 }
 
+/// A network whose weights an optimiser updates, each early, after `between` and the gradients of `passes`.
+Program updating(int passes, const std::function<void(optim::SGD&, const std::vector<Tensor>&)>& between) {
+  Maker maker;
+  const Tensor first = maker.kernel(), bias = maker.leaf({channels}), second = maker.kernel(), third = maker.kernel(),
+               matrix = maker.leaf({4, channels * 36}), row = maker.leaf({4});
+  const auto optimiser =
+      std::make_shared<optim::SGD>(maker.made.leaves, optim::SgdOptions{.learning_rate = 0.02, .momentum = 0.9});
+  maker.made.step = [=, leaves = maker.made.leaves](const Tensor& x) {
+    forget(leaves);
+    Tensor loss;
+    for (int i = 0; i < passes; ++i) {
+      const Tensor a = convolved(convolved(x, first, bias, Activation::relu), second);
+      loss = loss_of(op::linear(convolved(a, third).reshape({x.size(0), channels * 36}), matrix, row));
+      loss.backward();
+    }
+    between(*optimiser, leaves);
+    optimiser->step();
+    return loss;
+  };
+  return maker.made;
+}
+Program updated() {
+  return updating(1, [](const auto&, const auto&) {});
+}
+Program updated_with_sums() {
+  return updating(2, [](const auto&, const auto&) {});
+}
+Program updated_twice() {
+  return updating(1, [](optim::SGD& optimiser, const auto&) { optimiser.step(); });
+}
+Program clipped() {
+  return updating(1, [](const auto&, const auto& leaves) { optim::clip_grad_norm(leaves, 0.01); });
+}
+Program decayed() {
+  return updating(1, [](const auto&, const auto& leaves) {
+    const NoGrad none;
+    for (Tensor leaf : leaves) leaf *= 0.99;
+  });
+}
+
+/// x as it is. Its backward reads `weight`, whose gradient is complete.
+Tensor weighed(const Tensor& x, const Tensor& weight) {
+  Tensor out = x.detach().clone();
+  autograd::record("weighed", out, {x}, [weight](const Tensor& grad) {
+    return autograd::Gradients{op::mul(grad, op::sum(op::square(weight.detach())))};
+  });
+  return out;
+}
+
+Program read_late() {
+  Maker maker;
+  const Tensor one = maker.kernel(), other = maker.kernel();
+  const auto optimiser =
+      std::make_shared<optim::SGD>(maker.made.leaves, optim::SgdOptions{.learning_rate = 0.02, .momentum = 0.9});
+  maker.made.step = [=, leaves = maker.made.leaves](const Tensor& x) {
+    forget(leaves);
+    const Tensor loss = loss_of(convolved(weighed(convolved(weighed(convolved(x, one), other), one), other), other));
+    loss.backward();
+    optimiser->step();
+    return loss;
+  };
+  return maker.made;
+}
+
 Values trained(const std::function<Program()>& make, Precision precision, bool stepped) {
   const Device device(current_scope().mode->name, {.precision = precision});
   const Program program = make();
@@ -215,9 +279,20 @@ Values trained(const std::function<Program()>& make, Precision precision, bool s
 
 void check_bits(const Mode& mode) {
   const Device device(mode);
-  const std::pair<const char*, Program (*)()> programs[]{
-      {"network", network}, {"odd", odd},     {"shared", shared},     {"adding", adding},
-      {"partial", partial}, {"twice", twice}, {"meddling", meddling}, {"watched", watched}};
+  const std::pair<const char*, Program (*)()> programs[]{{"network", network},
+                                                         {"odd", odd},
+                                                         {"shared", shared},
+                                                         {"adding", adding},
+                                                         {"partial", partial},
+                                                         {"twice", twice},
+                                                         {"meddling", meddling},
+                                                         {"watched", watched},
+                                                         {"updated", updated},
+                                                         {"updated with sums", updated_with_sums},
+                                                         {"updated twice", updated_twice},
+                                                         {"clipped", clipped},
+                                                         {"decayed", decayed},
+                                                         {"read late", read_late}};
   for (const auto& [name, make] : programs)
     for (const Precision precision : {Precision::strict, Precision::tf32, Precision::bf16, Precision::f16}) {
       INFO(mode.name << ": " << name << " with precision " << static_cast<int>(precision));
@@ -229,6 +304,7 @@ void check_bits(const Mode& mode) {
 
 TEST_CASE("aside: recorded trainings have the bits of eager ones", "[training]") {
   check_bits(testing::replaying_mode());
+  check_bits(testing::replaying_early_mode());
   check_bits(mode("debug"));
 }
 

@@ -61,6 +61,10 @@ bool recording(const std::vector<Tensor>& inputs);
 /// Tensor::backward throws AutogradError.
 void record(const char* name, Tensor& out, std::vector<Tensor> inputs, Backward backward);
 
+/// The float32 leaf that was rounded to x in 16 bits, or x if there is none. An operator that records the leaf in x's
+/// place computes its gradient without rounding it.
+Tensor unrounded(const Tensor& x);
+
 /// The same for a view that shows each element of `x` once. A later slice of `out` then knows its place in x's
 /// gradient.
 void record_view(const char* name, Tensor& out, const Tensor& x, Backward backward);

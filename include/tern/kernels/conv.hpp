@@ -18,12 +18,14 @@ struct Conv2d {
   std::int64_t y_channels = 0;  ///< channels last only: elements from one position of y and grad_y to the next; 0: O
   Layout layout = Layout::channels_first;  ///< of x, y and their gradients; weights are [O, C / groups, KH, KW] in both
                                            ///< layouts
+  bool wide_parameters = false;            ///< conv2d_backward, 16 bits: the arrays of grad_weight and grad_bias are of
+                                           ///< Scalar<T>; only if Operators::wide_parameters
   auto operator<=>(const Conv2d&) const = default;
 
-  using Members =
-      MemberList<&Conv2d::N, &Conv2d::C, &Conv2d::H, &Conv2d::W, &Conv2d::O, &Conv2d::KH, &Conv2d::KW, &Conv2d::OH,
-                 &Conv2d::OW, &Conv2d::stride_h, &Conv2d::stride_w, &Conv2d::pad_h, &Conv2d::pad_w, &Conv2d::dilation_h,
-                 &Conv2d::dilation_w, &Conv2d::groups, &Conv2d::activation, &Conv2d::y_channels, &Conv2d::layout>;
+  using Members = MemberList<&Conv2d::N, &Conv2d::C, &Conv2d::H, &Conv2d::W, &Conv2d::O, &Conv2d::KH, &Conv2d::KW,
+                             &Conv2d::OH, &Conv2d::OW, &Conv2d::stride_h, &Conv2d::stride_w, &Conv2d::pad_h,
+                             &Conv2d::pad_w, &Conv2d::dilation_h, &Conv2d::dilation_w, &Conv2d::groups,
+                             &Conv2d::activation, &Conv2d::y_channels, &Conv2d::layout, &Conv2d::wide_parameters>;
 };
 
 /// The three convolutions of an inverted residual: 1x1 to more channels, depthwise, 1x1 to fewer. Each reads what the

@@ -79,9 +79,17 @@ struct Capture {
   void (*aside)(void* stream, Aside what) = nullptr;
   /// Work queued from here on comes after what is aside. Never throws.
   void (*await)(void* stream) = nullptr;
+  /// While recording, outside of branches: the number of a new mark, which stands behind all work that is queued so
+  /// far, also aside; -1: there are no more. Never throws. Null in a mode that cannot.
+  int (*mark)(void* stream) = nullptr;
+  /// Work queued from here on may run once the work before a mark has. It keeps an order of its own, in which marks
+  /// must not decrease, and allocates nothing. -1: work from here on is in order, after all of that. Never throws.
+  void (*early)(void* stream, int mark) = nullptr;
+  std::size_t bytes_per_mark = 0;  ///< of gradients that are written aside
 
   using Members = MemberList<&Capture::begin, &Capture::end, &Capture::abandon, &Capture::launch, &Capture::destroy,
-                             &Capture::branch, &Capture::join, &Capture::loop, &Capture::aside, &Capture::await>;
+                             &Capture::branch, &Capture::join, &Capture::loop, &Capture::aside, &Capture::await,
+                             &Capture::mark, &Capture::early, &Capture::bytes_per_mark>;
 };
 
 /// Times the work of a stream without waiting for it (CUDA events), and names it for the vendor's profiler (NVTX). A

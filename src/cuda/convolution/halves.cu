@@ -17,7 +17,7 @@ namespace tern::cuda::convolution {
 namespace {
 
 constexpr std::array to_image{&flipped_grad_x, &library_grad_x, &product_grad_x};
-constexpr std::array to_weight{&library_grad_weight};
+constexpr std::array to_weight{&library_grad_weight_in_place, &library_grad_weight};
 
 // Of a problem whose elements are float32 in registers, in either order.
 constexpr std::array own_forward{&narrow_forward_first, &depthwise_forward,    &single_forward_first,
@@ -51,6 +51,7 @@ template <class T>
 Problem own_problem_for(const Context& context, Pass pass, const Conv2d& shape) {
   Problem problem = problem_for<T>(context, pass, shape);
   problem.element = Element::float32;
+  problem.wide_parameters = false;  // see Narrow
   return problem;
 }
 /// Whether one of them runs it; not if another algorithm is forced.
@@ -153,8 +154,8 @@ const Algorithm converted_forward{
           return !runs(fused_epilogue_forward) && !runs(product_forward) && !runs(library_forward);
         },
     .run = run_converted};
-constexpr std::array forward{&boxes_halves_first, &fused_epilogue_forward, &product_forward,  &library_forward,
-                             &boxes_halves_last,  &implicit_halves,        &converted_forward};
+constexpr std::array forward{&boxes_halves_first, &product_forward_first, &fused_epilogue_forward, &product_forward,
+                             &library_forward,    &boxes_halves_last,     &implicit_halves,        &converted_forward};
 /// With `added`, y becomes after(y + added) where the algorithm can do that. Whether it did.
 template <class T>
 bool convolve(Context& context, T* y, const T* x, const T* weight, const T* bias, const Conv2d& shape,
@@ -217,13 +218,16 @@ void converted_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bia
   const T* const g = dense(context, g_copy, grad_y, span);
   const T* const out = dense(context, y_copy, y, span);
   InFloat arrays(context);
+  const bool wide = shape.wide_parameters;
   const std::int64_t images = shape.N * shape.C * shape.H * shape.W;
   const std::int64_t weights = shape.O * (shape.C / shape.groups) * shape.KH * shape.KW;
-  float *const to_x = arrays.out(grad_x, images), *const to_weight = arrays.out(grad_weight, weights),
-               *const to_bias = arrays.out(grad_bias, shape.O);
+  float* const to_x = arrays.out(grad_x, images);
+  float* const to_weight = wide ? reinterpret_cast<float*>(grad_weight) : arrays.out(grad_weight, weights);
+  float* const to_bias = wide ? reinterpret_cast<float*>(grad_bias) : arrays.out(grad_bias, shape.O);
   of_float().conv2d_backward(context, to_x, to_weight, to_bias, arrays.in(g, span.count), arrays.in(x, images),
                              arrays.in(weight, weights), arrays.in(out, span.count), dense_shape);
   arrays.round(grad_x, to_x, images);
+  if (wide) return;
   arrays.round(grad_weight, to_weight, weights);
   arrays.round(grad_bias, to_bias, shape.O);
 }
@@ -231,6 +235,30 @@ void converted_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bia
 struct Through {
   Activation activation;
   __device__ float operator()(float gradient, float y) const { return through_activation(gradient, y, activation); }
+};
+
+/// The gradients of weight and bias that kernels of 16 bits write for a caller who wants them in float32.
+template <class T>
+class Narrow {
+ public:
+  Narrow(Context& context, bool used, const Conv2d& shape, T* weight, T* bias)
+      : weights_(used && weight != nullptr ? shape.O * (shape.C / shape.groups) * shape.KH * shape.KW : 0),
+        biases_(used && bias != nullptr ? shape.O : 0),
+        copies_{{context, static_cast<std::size_t>(weights_) * sizeof(T)},
+                {context, static_cast<std::size_t>(biases_) * sizeof(T)}},
+        to_weight_(weight),
+        to_bias_(bias) {}
+  T* weight() const { return weights_ > 0 ? copies_[0].template as<T>() : to_weight_; }
+  T* bias() const { return biases_ > 0 ? copies_[1].template as<T>() : to_bias_; }
+  void widen(const Context& context) const {
+    if (weights_ > 0) map(context, weights_, Same{}, reinterpret_cast<float*>(to_weight_), copies_[0].template as<T>());
+    if (biases_ > 0) map(context, biases_, Same{}, reinterpret_cast<float*>(to_bias_), copies_[1].template as<T>());
+  }
+
+ private:
+  std::int64_t weights_, biases_;
+  Scratch copies_[2];
+  T *to_weight_, *to_bias_;
 };
 
 /// The algorithms of both gradients.
@@ -272,7 +300,8 @@ void conv2d_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
   const std::int64_t slices = !last || grad_bias == nullptr ? 0 : row_slices(rows);
   const Scratch partials(context, static_cast<std::size_t>(slices * problem.O) * sizeof(float));
   if (!last && !takes_grad) {
-    if (grad_bias != nullptr && pass_planes(context, made.as<T>(), grad_bias, grad_y, y, problem))
+    if (grad_bias != nullptr && !shape.wide_parameters &&
+        pass_planes(context, made.as<T>(), grad_bias, grad_y, y, problem))
       grad_bias = nullptr, wants_weight = grad_weight != nullptr;
     else
       map(context, problem.outputs(), Through{problem.activation}, made.as<T>(), grad_y, y);
@@ -280,6 +309,7 @@ void conv2d_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
   if (last && (!takes_grad || grad_bias != nullptr))
     through_rows(context, made.as<T>(), partials.as<float>(), grad_y, y, rows, problem.activation);
   void* const g = takes_grad ? const_cast<T*>(grad_y) : made.as<T>();
+  const Narrow<T> narrow(context, shape.wide_parameters && !engines, shape, grad_weight, last ? nullptr : grad_bias);
 
   using Half = cuda::Prepared<Problem, Arrays>;
   const auto prepare = [&](std::optional<Half>& half, const char* decision,
@@ -293,10 +323,11 @@ void conv2d_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
     prepare(image, "conv2d_grad_x", lists.image, Pass::grad_x, {grad_x, const_cast<T*>(weight), g});
   if (wants_weight)
     prepare(weights, "conv2d_grad_weight", lists.weight, Pass::grad_weight,
-            {const_cast<T*>(x), grad_weight, g, last ? nullptr : grad_bias});
+            {const_cast<T*>(x), narrow.weight(), g, narrow.bias()});
   run_side_by_side(context, image, weights, [&](const Context& where) {
+    narrow.widen(where);
     if (last && grad_bias != nullptr)
-      sum_slices<T>(where, nullptr, grad_bias, partials.as<float>(), slices, 0, problem.O);
+      sum_bias(where, grad_bias, shape.wide_parameters, partials.as<float>(), slices, problem.O);
   });
 }
 

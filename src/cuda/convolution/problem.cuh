@@ -40,7 +40,7 @@ struct Problem : Conv2d {
   bool epilogue =
       false;  ///< forward: the engine adds the bias, if present, and applies the activation (relu, relu6 or none)
   bool packed_weight = false;  ///< the caller's weight has the order of engines (padded.cu)
-  bool by_groups = false;      ///< the images of each group lie together (padded.cu)
+  bool by_groups = false;      ///< the images of each group lie together (padded.cu, library.cu)
   Precision precision = Precision::strict;
   bool deterministic = true;
   tuning::Rule rule = tuning::Rule::fitted;  ///< how our own kernels cut it
@@ -65,6 +65,11 @@ struct Arrays {
   const void* added = nullptr;  ///< after a forward pass by an algorithm that can: y = after(y + added)
   Activation after = Activation::none;
 };
+
+/// Whether a pass of 16 bits writes the gradient of the weight in float32.
+inline bool wide_weight(const Problem& problem) {
+  return problem.pass == Pass::grad_weight && problem.wide_parameters && bytes_of(problem.stored) == 2;
+}
 
 inline Alignments alignments_of(const Arrays& arrays) {
   return {alignment_of(arrays.x), alignment_of(arrays.weight), alignment_of(arrays.y), alignment_of(arrays.bias)};

@@ -318,8 +318,12 @@ void pack_weight(const Context& context, void* to, void* weight, const Problem& 
 }
 
 void unpack_weight(const Context& context, void* weight, void* from, const Problem& requested, const Problem& packed) {
-  with_element(packed, from, weight,
-               [&](const auto* in, auto* own) { unpack_in_order(context, own, in, requested, packed); });
+  with_element(packed, from, weight, [&](const auto* in, auto* own) {
+    if (wide_weight(requested))
+      unpack_in_order(context, static_cast<float*>(weight), in, requested, packed);
+    else
+      unpack_in_order(context, own, in, requested, packed);
+  });
 }
 
 bool sums_weight(const Problem& requested, const Problem& packed, std::int64_t slices) {

@@ -98,45 +98,50 @@ constexpr std::array forward{&padded_first, &library, &padded_last};
 
 // ---- the gradient of a weight from few rows: writing it takes the time ----
 
-constexpr int outer_lanes = 8, outer_threads = 256, outer_rows = 32;  // of out: adjacent columns of a thread; rows of
-                                                                      // a block
+constexpr int outer_threads = 256, outer_rows = 32;  // rows of out of a block
+/// Adjacent columns of a thread: it writes 16 bytes of a row.
+template <class Out>
+constexpr int outer_lanes = 16 / sizeof(Out);
 
 /// out [m, n] = a^T b, for a [k, m] and b [k, n].
-template <class T>
+template <class Out, class T>
 __global__ void __launch_bounds__(outer_threads)
-    outer_kernel(T* out, const T* a, const T* b, std::int64_t m, std::int64_t n, int k) {
+    outer_kernel(Out* out, const T* a, const T* b, std::int64_t m, std::int64_t n, int k) {
   begin_kernel();
-  const std::int64_t column = (blockIdx.x * std::int64_t{outer_threads} + threadIdx.x) * outer_lanes;
+  constexpr int lanes = outer_lanes<Out>;
+  const std::int64_t column = (blockIdx.x * std::int64_t{outer_threads} + threadIdx.x) * lanes;
   if (column >= n) return;
-  Pack<float, outer_lanes> factors[most_gemv];
+  Pack<float, lanes> factors[most_gemv];
 #pragma unroll
   for (int i = 0; i < most_gemv; ++i)
-    if (i < k) factors[i] = load<outer_lanes>(b + i * n + column);
+    if (i < k) factors[i] = load<lanes>(b + i * n + column);
   const std::int64_t first = blockIdx.y * std::int64_t{outer_rows}, end = min(first + outer_rows, m);
 #pragma unroll 4
   for (std::int64_t row = first; row < end; ++row) {
-    Pack<float, outer_lanes> sum{};
+    Pack<float, lanes> sum{};
 #pragma unroll
     for (int i = 0; i < most_gemv; ++i) {
       if (i >= k) continue;
       const float factor = widened(a[i * m + row]);
 #pragma unroll
-      for (int lane = 0; lane < outer_lanes; ++lane)
+      for (int lane = 0; lane < lanes; ++lane)
         sum.value[lane] = ::fmaf(factor, factors[i].value[lane], sum.value[lane]);
     }
-    store<outer_lanes>(out + row * n + column, sum);
+    store<lanes>(out + row * n + column, sum);
   }
 }
 
 void run_outer(Context& context, const Problem& p, const Arrays& arrays, int, void*) {
-  with_elements(p.out, arrays.out, [&]<class T>(T* out) {
+  const auto run = [&]<class Out, class T>(Out* out, const T* a) {
+    launch(context,
+           Grid(dim3(static_cast<unsigned>(ceil_div(p.n, outer_lanes<Out> * outer_threads)),
+                     static_cast<unsigned>(ceil_div(p.m, outer_rows))),
+                outer_threads),
+           outer_kernel<Out, T>, out, a, static_cast<const T*>(arrays.b), p.m, p.n, static_cast<int>(p.k));
+  };
+  with_elements(p.in, const_cast<void*>(arrays.a), [&]<class T>(const T* a) {
     if constexpr (is_half<T>)
-      launch(context,
-             Grid(dim3(static_cast<unsigned>(ceil_div(p.n, outer_lanes * outer_threads)),
-                       static_cast<unsigned>(ceil_div(p.m, outer_rows))),
-                  outer_threads),
-             outer_kernel<T>, out, static_cast<const T*>(arrays.a), static_cast<const T*>(arrays.b), p.m, p.n,
-             static_cast<int>(p.k));
+      p.out == p.in ? run(static_cast<T*>(arrays.out), a) : run(static_cast<float*>(arrays.out), a);
   });
 }
 
@@ -144,7 +149,7 @@ const Algorithm gemv_gradient{.name = "gemv",
                               .fits =
                                   [](const Problem& p) {
                                     return p.transpose_a && !p.transpose_b && p.batch == 1 && p.k <= most_gemv &&
-                                           p.n % outer_lanes == 0 && p.m <= std::int64_t{65535} * outer_rows &&
+                                           p.n % 8 == 0 && p.m <= std::int64_t{65535} * outer_rows &&
                                            p.inputs.out % 16 == 0 && p.inputs.b % 16 == 0;
                                   },
                               .run = run_outer};
@@ -196,12 +201,15 @@ template <class T>
 void backward_in_float(Context& context, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x,
                        const T* weight, const T* y, const Linear& shape) {
   InFloat arrays(context);
+  const bool wide = shape.wide_parameters;
   const std::int64_t images = shape.rows * shape.in, weights = shape.out * shape.in, outputs = shape.rows * shape.out;
-  float *const to_x = arrays.out(grad_x, images), *const to_weight = arrays.out(grad_weight, weights),
-               *const to_bias = arrays.out(grad_bias, shape.out);
+  float* const to_x = arrays.out(grad_x, images);
+  float* const to_weight = wide ? reinterpret_cast<float*>(grad_weight) : arrays.out(grad_weight, weights);
+  float* const to_bias = wide ? reinterpret_cast<float*>(grad_bias) : arrays.out(grad_bias, shape.out);
   of_float().linear_backward(context, to_x, to_weight, to_bias, arrays.in(grad_y, outputs), arrays.in(x, images),
                              arrays.in(weight, weights), arrays.in(y, outputs), shape);
   arrays.round(grad_x, to_x, images);
+  if (wide) return;
   arrays.round(grad_weight, to_weight, weights);
   arrays.round(grad_bias, to_bias, shape.out);
 }
@@ -215,7 +223,7 @@ Problem product_of(const Problem& layer, bool of_weight) {
   if (of_weight) shape = {.m = layer.n, .n = layer.k, .k = layer.m, .transpose_a = true};
   Problem product{shape};
   product.in = layer.in;
-  product.out = layer.out;
+  product.out = of_weight ? layer.out : layer.in;
   product.precision = layer.precision;
   product.deterministic = layer.deterministic;
   product.rule = layer.rule;
@@ -244,7 +252,7 @@ void run_products(Context& context, const Problem& p, const Gradients& to, Candi
   if (to.grad_weight != nullptr)
     weights.emplace(context, nullptr, for_weight, product_of(p, true), Arrays{to.grad_weight, g, to.x});
   run_side_by_side(context, data, weights, [&](const Context& where) {
-    if (bias) sum_slices<T>(where, nullptr, static_cast<T*>(to.grad_bias), partials.as<float>(), slices, 0, p.n);
+    if (bias) sum_bias(where, static_cast<T*>(to.grad_bias), p.out != p.in, partials.as<float>(), slices, p.n);
   });
 }
 void run_products(Context& context, const Problem& p, const Gradients& to, Candidates<Problem, Arrays> for_weight) {
@@ -283,6 +291,7 @@ template <class T>
 void linear_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, const T* grad_y, const T* x,
                      const T* weight, const T* y, const Linear& shape) {
   Problem problem = problem_of<T>(context, Slot::linear_backward, shape);
+  if (shape.wide_parameters) problem.out = Element::float32;
   problem.inputs = {alignment_of(y), alignment_of(x), alignment_of(weight)};
   problem.gradients = {alignment_of(grad_y), alignment_of(grad_x), alignment_of(grad_weight), alignment_of(grad_bias)};
   const auto fits = [&](const Backward* algorithm) { return algorithm->fits(problem); };

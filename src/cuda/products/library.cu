@@ -133,7 +133,7 @@ std::shared_ptr<const Description> describe(const Problem& p) {
       library(), operation, product->left.get(), product->right.get(), product->out.get(), product->out.get(),
       requested, requested_candidates, product->algorithms.data(), &product->count);
   if (status != CUBLAS_STATUS_SUCCESS) product->count = 0;
-  if (!epilogue && bytes_of(p.out) > 2) check_library(status, "asking cuBLASLt for algorithms");
+  if (!epilogue && bytes_of(p.in) > 2) check_library(status, "asking cuBLASLt for algorithms");
   return product;
 }
 

@@ -1,4 +1,5 @@
 #include <array>
+#include <cstdlib>
 #include <optional>
 
 #include "cuda/fused_rows.cuh"
@@ -32,7 +33,7 @@ Problem product_of(const Problem& layer, const Arrangement& sizes, bool of_weigh
   if (of_weight) shape = {.m = sizes.y.whole_columns, .n = sizes.x.whole_columns, .k = layer.m, .transpose_a = true};
   Problem product{shape};
   product.in = layer.in;
-  product.out = layer.out;
+  product.out = of_weight ? layer.out : layer.in;
   product.precision = layer.precision == Precision::bf16 ? Precision::tf32 : layer.precision;
   product.deterministic = layer.deterministic;
   product.device = layer.device;
@@ -42,6 +43,11 @@ Problem product_of(const Problem& layer, const Arrangement& sizes, bool of_weigh
 
 std::size_t bytes_for(const Problem& layer, bool copies, const Copied& sizes) {
   return copies ? static_cast<std::size_t>(sizes.elements() * bytes_of(layer.in)) : 0;
+}
+
+/// That of the weight may be float32 beside 16 bits.
+std::size_t bytes_of_gradient(const Problem& layer, bool copies, const Copied& sizes) {
+  return copies ? static_cast<std::size_t>(sizes.elements() * bytes_of(layer.out)) : 0;
 }
 
 /// A gradient's product, and its way to the caller's array.
@@ -77,7 +83,7 @@ void run_as(Context& context, const Problem& layer, const Gradients& to) {
   const Scratch g(context, bytes_for(layer, copies_y, sizes.y)), x(context, bytes_for(layer, copies_x, sizes.x)),
       weight(context, bytes_for(layer, for_x, sizes.weight)),
       grad_x(context, bytes_for(layer, for_x && !sizes.x.is_whole(), sizes.x)),
-      grad_weight(context, bytes_for(layer, for_weight, sizes.weight)),
+      grad_weight(context, bytes_of_gradient(layer, for_weight, sizes.weight)),
       partials(context, static_cast<std::size_t>(slices * layer.n) * sizeof(float));
   if (copies_y || sums)
     through_rows(context, g.as<T>(), partials.as<float>(), static_cast<const T*>(to.grad_y),
@@ -96,7 +102,8 @@ void run_as(Context& context, const Problem& layer, const Gradients& to) {
     to_x.emplace(context, product_of(layer, sizes, false), Arrays{out, through, weight.as<void>()}, to.grad_x, sizes.x);
   }
   run_side_by_side(context, to_x, to_weight, [&](const Context& where) {
-    if (sums) sum_slices<T>(where, nullptr, static_cast<T*>(to.grad_bias), partials.as<float>(), slices, 0, layer.n);
+    if (sums)
+      sum_bias(where, static_cast<T*>(to.grad_bias), layer.out != layer.in, partials.as<float>(), slices, layer.n);
   });
 }
 
@@ -106,6 +113,7 @@ bool fits_padded_backward(const Problem& layer) {
   const bool tensor_cores =
       bytes_of(layer.in) == 2 || (layer.in == Element::float32 && layer.precision != Precision::strict);
   const bool for_x = layer.gradients.a != 0, for_weight = layer.gradients.b != 0;
+  if (bytes_of(layer.in) == 2 && std::getenv("TERN_OLD_PADDED") != nullptr) return false;  // temporary
   if (!tensor_cores || card().code < 80 || layer.work() == 0 || (!for_x && !for_weight)) return false;
   const Arrangement sizes(layer);
   if (sizes.weight.is_whole() || !sizes.x.fits() || !sizes.weight.fits() || !sizes.y.fits()) return false;

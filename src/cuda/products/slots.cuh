@@ -20,10 +20,9 @@ inline Problem problem_of(const Context& context, Slot slot, Element element, co
 }
 template <class T>
 Problem problem_of(const Context& context, Slot slot, const kernels::Linear& shape) {
-  const auto& [rows, in, out, activation] = shape;
-  Problem problem =
-      problem_of(context, slot, element_of<T>, {.m = rows, .n = out, .k = in, .transpose_b = slot == Slot::linear});
-  problem.activation = activation;
+  Problem problem = problem_of(context, slot, element_of<T>,
+                               {.m = shape.rows, .n = shape.out, .k = shape.in, .transpose_b = slot == Slot::linear});
+  problem.activation = shape.activation;
   return problem;
 }
 
