@@ -90,7 +90,7 @@ bool is_transformed(const Problem& requested, const Problem& engine) {
     return false;
   struct Rule;
   return remembered<Rule>(engine, [&] {
-    // Of several tiles an image most would be beyond its edges.
+    // Where an image takes several tiles, much of them lies beyond its edges.
     const bool one_tile = engine.OH + engine.KH <= side + 1 && engine.OW + engine.KW <= side + 1;
     return (one_tile ? 0.7 : 1.8) * transform_time(engine) < implicit_time(engine) &&
            transforms(packed(requested, Element::float32));
