@@ -16,8 +16,7 @@
 namespace tern::cuda::convolution {
 namespace {
 
-constexpr std::array to_image{&strided_halves_first, &flipped_grad_x, &library_grad_x, &product_grad_x,
-                              &strided_halves_last};
+constexpr std::array to_image{&flipped_grad_x, &library_grad_x, &product_grad_x};
 constexpr std::array to_weight{&library_grad_weight_in_place, &library_grad_weight};
 
 // Of a problem whose elements are float32 in registers, in either order.
