@@ -65,6 +65,23 @@ void check_long(const char* mode) {
   }
 }
 
+/// Gradients of weight and bias from many rows, against sums of their terms.
+void check_parameters(const char* mode) {
+  const Device device(mode);
+  for (const DType dtype : {DType::float32, DType::bfloat16})
+    for (const std::int64_t width : {64, 200, 515, 1000, 1540, 2052, 3076}) {
+      INFO(mode << ": rows of " << width << " " << name_of(dtype));
+      const Shape row{width};
+      const Tensor x = randn({1100, width}).to(dtype).set_requires_grad(), grad = randn({1100, width}).to(dtype);
+      const Tensor weight = rand(row).set_requires_grad(), bias = randn(row).set_requires_grad();
+      op::layer_norm(x, row, weight, bias).backward(grad);
+      const Tensor wide = grad.to(DType::float32), normal = op::layer_norm(x.detach().to(DType::float32), row);
+      const auto apart = [](const Tensor& a, const Tensor& b) { return op::max(op::abs(op::sub(a, b))).item(); };
+      CHECK(apart(weight.grad(), op::sum(op::mul(wide, normal), {0})) < 1e-3);
+      CHECK(apart(bias.grad(), op::sum(wide, {0})) < 1e-3);
+    }
+}
+
 }  // namespace
 
 TEST_CASE("held rows: many rows are computed as few", "[operators]") { check_many("vectorized"); }
@@ -74,5 +91,6 @@ TEST_CASE("held rows: cuda", "[catalogue][mode][cuda]") {
     if (mode == "cuda") {
       check_many("cuda");
       check_long("cuda");
+      check_parameters("cuda");
     }
 }

@@ -48,6 +48,47 @@ struct Conv2dCase {
   op::Conv2dOptions options;
 };
 
+/// A convolution and its gradients by one algorithm, in each precision and dtype, against strict float32.
+void check_forced(const std::string& mode, const char* algorithm, const Shape& x, const Shape& weight, bool bias,
+                  const op::Conv2dOptions& options) {
+  struct As {
+    DType dtype;
+    Precision precision;
+    double most;  // the distance of results
+  };
+  constexpr As all[]{{DType::float32, Precision::strict, 1e-5},
+                     {DType::float32, Precision::tf32, 2e-3},
+                     {DType::bfloat16, Precision::tf32, 1e-2},
+                     {DType::float16, Precision::tf32, 2e-3}};
+  for (const auto& [dtype, precision, most] : all) {
+    INFO(algorithm << ", dtype " << static_cast<int>(dtype) << ", precision " << static_cast<int>(precision));
+    const auto convolve = [&, rounded = dtype](Precision as, DType of) {
+      const Device device{mode, {.precision = as}};
+      Generator generator{7};
+      std::vector<Tensor> inputs;
+      for (const Shape& shape : {x, weight, Shape{weight[0]}})
+        inputs.push_back(randn(shape, generator).to(rounded).to(of).set_requires_grad());
+      const Tensor y = op::conv2d(inputs[0], inputs[1], bias ? inputs[2] : Tensor{}, options);
+      op::sum(op::mul(y, y)).backward();
+      std::vector<Tensor> results{y.detach(), inputs[0].grad(), inputs[1].grad()};
+      if (bias) results.push_back(inputs[2].grad());
+      return results;
+    };
+    const std::vector<Tensor> strict = convolve(Precision::strict, DType::float32);
+    const Device device{mode};  // whose algorithms are forced
+    const ForcedAlgorithm forward("conv2d", algorithm), to_x("conv2d_grad_x", algorithm),
+        to_weight("conv2d_grad_weight", algorithm);
+    const std::vector<Tensor> found = convolve(precision, dtype);
+    for (std::size_t i = 0; i < strict.size(); ++i) {
+      INFO("result " << i);
+      CHECK(distance(found[i].to(DType::float32), strict[i]) < most);
+    }
+    CHECK(forward.taken() == 1);
+    CHECK(to_x.taken() == 1);
+    CHECK(to_weight.taken() == 1);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("products keep to the precision of the scope", "[precision]") {
@@ -252,38 +293,34 @@ TEST_CASE("convolutions of one element by products of planes", "[precision]") {
                      {"no whole lanes, one image", {1, 117, 16, 16}, 13, false, Activation::none},
                      {"no bias", {2, 24, 8, 8}, 21, false, Activation::relu},
                      {"no bias and no whole lanes", {2, 21, 8, 8}, 27, false, Activation::tanh}};
-  constexpr DType dtypes[]{DType::float32, DType::bfloat16, DType::float16};
   for (const std::string& mode : testing::available_modes()) {
     if (mode != "cuda") continue;
-    for (const Case& c : cases)
-      for (const DType dtype : dtypes) {
-        INFO(c.name << ", dtype " << static_cast<int>(dtype));
-        const auto convolve = [&](Precision precision, DType of) {
-          const Device device{mode, {.precision = precision}};
-          Generator generator{7};
-          std::vector<Tensor> inputs;
-          for (const Shape& shape : {c.x, Shape{c.outputs, c.x[1], 1, 1}, Shape{c.outputs}})
-            inputs.push_back(randn(shape, generator).to(dtype).to(of).set_requires_grad());
-          const Tensor y =
-              op::conv2d(inputs[0], inputs[1], c.bias ? inputs[2] : Tensor{}, {.activation = c.activation});
-          op::sum(op::mul(y, y)).backward();
-          std::vector<Tensor> results{y.detach(), inputs[0].grad(), inputs[1].grad()};
-          if (c.bias) results.push_back(inputs[2].grad());
-          return results;
-        };
-        const std::vector<Tensor> strict = convolve(Precision::strict, DType::float32);
-        const Device device{mode};  // whose algorithms are forced
-        const ForcedAlgorithm forward("conv2d", "planes"), to_x("conv2d_grad_x", "planes"),
-            to_weight("conv2d_grad_weight", "planes");
-        const std::vector<Tensor> found = convolve(Precision::tf32, dtype);
-        for (std::size_t i = 0; i < strict.size(); ++i) {
-          INFO("result " << i);
-          CHECK(distance(found[i].to(DType::float32), strict[i]) < (dtype == DType::bfloat16 ? 1e-2 : 2e-3));
-        }
-        CHECK(forward.taken() == 1);
-        CHECK(to_x.taken() == 1);
-        CHECK(to_weight.taken() == 1);
-      }
+    for (const Case& c : cases) {
+      INFO(c.name);
+      check_forced(mode, "planes", c.x, {c.outputs, c.x[1], 1, 1}, c.bias, {.activation = c.activation});
+    }
+  }
+}
+
+TEST_CASE("convolutions copied into whole lanes", "[precision]") {
+  struct Case {
+    const char* name;
+    Shape x, weight;
+    op::Conv2dOptions options;
+  };
+  const Case cases[]{
+      {"one element, stride 2", {3, 35, 9, 10}, {45, 35, 1, 1}, {.stride = 2, .activation = Activation::relu}},
+      {"one element, stride 2 down", {2, 37, 7, 7}, {8, 37, 1, 1}, {.stride = {2, 1}}},
+      {"one element, stride 2, groups", {2, 12, 8, 7}, {10, 6, 1, 1}, {.stride = 2, .groups = 2}},
+      {"one element, padded at the end", {2, 13, 6, 6}, {9, 13, 1, 1}, {.stride = 2, .end_padding = Pair(1)}},
+      {"3x3", {2, 19, 9, 7}, {21, 19, 3, 3}, {.padding = 1, .activation = Activation::relu}},
+      {"5x5, stride 2", {2, 19, 9, 8}, {21, 19, 5, 5}, {.stride = 2, .padding = 2}}};
+  for (const std::string& mode : testing::available_modes()) {
+    if (mode != "cuda") continue;
+    for (const Case& c : cases) {
+      INFO(c.name);
+      check_forced(mode, "padded", c.x, c.weight, true, c.options);
+    }
   }
 }
 

@@ -68,8 +68,6 @@ extern const Algorithm strided_grad_x_first, strided_grad_x_last;  // through a 
 // add Arrays::added, boxes, which are for few outputs, only before an activation that clips; `first` where they should
 // be faster than an engine.
 extern const Algorithm implicit_halves, boxes_halves_first, boxes_halves_last;
-// The gradient of x through a stride in 16 bits (implicit_strided_halves.cu); `first` where engines are slow.
-extern const Algorithm strided_halves_first, strided_halves_last;
 inline bool clips(Activation activation) {
   return activation == Activation::none || activation == Activation::relu || activation == Activation::relu6;
 }

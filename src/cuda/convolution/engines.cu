@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <set>
@@ -304,22 +302,8 @@ class Proposals {
         first_ = search(before);
       }
     }
-    if (std::getenv("TERN_NOTES") != nullptr && !told_) {  // TEMPORARY
-      told_ = true;
-      std::string text;
-      for (int i = 0; i < std::min(count(), 4); ++i) {
-        const Notes notes(*configurations_[static_cast<std::size_t>(i)]);
-        text += i == *first_ ? " *" : " ";
-        for (const auto& [note, name] :
-             {std::pair{CUDNN_NUMERICAL_NOTE_TENSOR_CORE, "T"}, std::pair{CUDNN_NUMERICAL_NOTE_FFT, "F"},
-              std::pair{CUDNN_NUMERICAL_NOTE_WINOGRAD, "W"}})
-          text += notes.has(note) ? name : "-";
-      }
-      std::fprintf(stderr, "notes %s:%s\n", text_of(problem_).c_str(), text.c_str());
-    }
     return *first_;
   }
-  bool told_ = false;
   /// The plan, or the first one that runs if cuDNN refused it. -1: none.
   int usable(int number) { return refused_.contains(number) ? next(-1) : number; }
   /// An engine that can be planned may still refuse to run (cuDNN 9, gradients of weights in 16 bits).
@@ -354,7 +338,7 @@ class Proposals {
     std::vector<std::shared_ptr<const Descriptor>> others;
     for (Descriptor& configuration : configurations(graph_->graph, mode)) {
       const Notes notes(configuration);
-      const bool cores = old_rule(16) || bytes_of(problem_.element) != 2 || notes.has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
+      const bool cores = bytes_of(problem_.element) != 2 || notes.has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
       if (!notes.allowed(problem_) || (!cores && problem_.pass == Pass::forward)) continue;
       (cores ? configurations_ : others).push_back(std::make_shared<const Descriptor>(std::move(configuration)));
     }

@@ -16,8 +16,7 @@
 namespace tern::cuda::convolution {
 namespace {
 
-constexpr std::array to_image{&strided_halves_first, &flipped_grad_x, &library_grad_x, &product_grad_x,
-                              &strided_halves_last};
+constexpr std::array to_image{&flipped_grad_x, &library_grad_x, &product_grad_x};
 constexpr std::array to_weight{&library_grad_weight_in_place, &library_grad_weight};
 
 // Of a problem whose elements are float32 in registers, in either order.
@@ -301,7 +300,8 @@ void conv2d_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
   const std::int64_t slices = !last || grad_bias == nullptr ? 0 : row_slices(rows);
   const Scratch partials(context, static_cast<std::size_t>(slices * problem.O) * sizeof(float));
   if (!last && !takes_grad) {
-    if (grad_bias != nullptr && pass_planes(context, made.as<T>(), grad_bias, grad_y, y, problem))
+    if (grad_bias != nullptr && !shape.wide_parameters &&
+        pass_planes(context, made.as<T>(), grad_bias, grad_y, y, problem))
       grad_bias = nullptr, wants_weight = grad_weight != nullptr;
     else
       map(context, problem.outputs(), Through{problem.activation}, made.as<T>(), grad_y, y);
