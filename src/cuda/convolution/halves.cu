@@ -154,8 +154,8 @@ const Algorithm converted_forward{
           return !runs(fused_epilogue_forward) && !runs(product_forward) && !runs(library_forward);
         },
     .run = run_converted};
-constexpr std::array forward{&boxes_halves_first, &product_forward_first, &fused_epilogue_forward, &product_forward,
-                             &library_forward,    &boxes_halves_last,     &implicit_halves,        &converted_forward};
+constexpr std::array forward{&boxes_halves_first, &fused_epilogue_forward, &product_forward,  &library_forward,
+                             &boxes_halves_last,  &implicit_halves,        &converted_forward};
 /// With `added`, y becomes after(y + added) where the algorithm can do that. Whether it did.
 template <class T>
 bool convolve(Context& context, T* y, const T* x, const T* weight, const T* bias, const Conv2d& shape,
