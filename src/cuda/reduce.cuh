@@ -4,7 +4,6 @@
 // sizes, so the bits are the same on every card.
 
 #include <bit>
-#include <cstdlib>
 #include <limits>
 #include <type_traits>
 
@@ -260,7 +259,6 @@ bool reduce_whole_columns(Context& context, const kernels::Axis& axis, const Red
   constexpr std::int64_t least = 16384, most = std::int64_t{1} << 30;
   constexpr std::int64_t longest = 256;  // longer sums have more digits in parts
   const std::int64_t packs = axis.outer * axis.inner / V;
-  if (std::getenv("TERN_OLD_REDUCE") != nullptr) return false;  // temporary
   if (axis.length > longest || axis.inner % V != 0 || packs < least || packs > most || !source.template packable<V>())
     return false;
   launch(context, Grid(static_cast<unsigned>(ceil_div(packs, column_threads)), column_threads),

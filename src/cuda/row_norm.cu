@@ -2,8 +2,6 @@
 // warp, a block or a cluster is read once, by one kernel. Longer rows are reduced in double and written by a second
 // kernel.
 
-#include <cstdlib>
-
 #include "cuda/row_norm.cuh"
 #include "cuda/row_norm_clusters.cuh"
 
@@ -242,20 +240,6 @@ template <int V, class T>
 void normalize(Context& context, const Rows& rows, const Forward<T>& pass) {
   const bool few = rows.count < 132 && rows.length > 4096;  // of a block each, they leave the card idle
   if (few && normalize_parts<V>(context, rows, pass)) return;
-  if (const char* const shape = std::getenv("TERN_NORM_FORWARD")) {  // temporary
-    const auto run = [&]<int Threads, int Packs>(HeldRow<Threads, Packs, V>) {
-      if (rows.length / V > Threads * Packs) return false;
-      launch(context, group_grid<Threads>(rows.count), normalize_kernel<Threads, Packs, V, T>, rows, pass);
-      return true;
-    };
-    const int which = std::atoi(shape);
-    if constexpr (V > 1)
-      if ((which == 1 && run(HeldRow<128, 4, V>{})) || (which == 2 && run(HeldRow<256, 2, V>{})) ||
-          (which == 3 && run(HeldRow<256, 3, V>{})) || (which == 4 && run(HeldRow<256, 4, V>{})) ||
-          (which == 5 && run(HeldRow<128, 8, V>{})) || (which == 6 && run(HeldRow<512, 2, V>{})) ||
-          (which == 7 && run(HeldRow<64, 8, V>{})) || (which == 8 && run(HeldRow<128, 3, V>{})))
-        return;
-  }
   const bool held = with_held<V, false>(rows.count, rows.length / V, [&](auto shape) {
     using Shape = decltype(shape);
     launch(context, group_grid<Shape::threads>(rows.count), normalize_kernel<Shape::threads, Shape::packs, V, T>, rows,

@@ -1,8 +1,6 @@
 // The gradients of rows with their own statistics. A row in registers is read once. The gradients of weight and bias
 // are summed by further blocks in the same launch or, for many rows, by the threads that hold the rows.
 
-#include <cstdlib>
-
 #include "cuda/row_norm.cuh"
 #include "cuda/row_norm_gradients.cuh"
 
@@ -248,14 +246,14 @@ bool differentiate_together(Context& context, const Rows& rows, const Backward<T
   };
   if (fits(HeldRow<8, 2, V>{}) || fits(HeldRow<16, 2, V>{}) || fits(HeldRow<32, 2, V>{}) || fits(HeldRow<32, 4, V>{}))
     return true;
-  if constexpr (V == 1)
+  if constexpr (V == 1) {
     return fits(HeldRow<128, 4, V>{}) || fits(HeldRow<256, 4, V>{}) || fits(HeldRow<256, 8, V>{}) ||
            fits(HeldRow<512, 8, V>{});
-  else {
-    if (std::getenv("TERN_NORM_BACK") != nullptr)  // temporary
-      return fits(HeldRow<128, 2, V>{}) || fits(HeldRow<256, 2, V>{}) || fits(HeldRow<512, 2, V>{});
-    return fits(HeldRow<128, 2, V>{}) || fits(HeldRow<256, 2, V>{}) || fits(HeldRow<256, 3, V>{}) ||
-           fits(HeldRow<256, 4, V>{});
+  } else {
+    if (fits(HeldRow<128, 2, V>{}) || fits(HeldRow<256, 2, V>{})) return true;
+    // Two blocks of a multiprocessor leave more partial sums than one, which pays with many rows.
+    return rows.count >= many_rows ? fits(HeldRow<256, 3, V>{}) || fits(HeldRow<256, 4, V>{})
+                                   : fits(HeldRow<512, 2, V>{});
   }
 }
 

@@ -62,11 +62,15 @@ bool with_held(std::int64_t rows, std::int64_t packs, Function function) {
   else if (!alone && packs <= 320 && many)
     function(HeldRow < 32, alone ? 8 : 10, V > {});
   else if (!alone && packs <= 512 && many)
-    function(HeldRow < 32, alone ? 8 : 16, V > {});
+    function(HeldRow < 128, alone ? 8 : 4, V > {});
   else if (packs <= 256)
     function(HeldRow<128, 2, V>{});
   else if (packs <= 512)
     function(HeldRow<256, 2, V>{});
+  else if (!alone && packs <= 768 && rows < 4 * many_rows)
+    function(HeldRow < 256, alone ? 4 : 3, V > {});
+  else if (!alone && packs > 768 && packs <= 1024)
+    function(HeldRow<256, 4, V>{});
   else if (packs <= 1024 && many)
     function(HeldRow<128, 8, V>{});
   else if (V == 1 && !gradients && packs <= 2048 && many)

@@ -4,7 +4,6 @@
 #include "cuda/convolution/algorithms.cuh"
 #include "cuda/convolution/engines.cuh"
 #include "cuda/convolution/grouped.cuh"
-#include "cuda/convolution/planes.cuh"
 #include "cuda/cuda.hpp"
 #include "cuda/elements.cuh"
 #include "cuda/elementwise.cuh"
@@ -186,17 +185,9 @@ void backward_channels_first(Context& context, Problem problem, Gradients to) {
   const Scratch masked_gradient(context, masked ? static_cast<std::size_t>(outputs) * sizeof(T) : 0);
   const auto* g = static_cast<const T*>(to.grad_y);
   if (masked) {
-    auto* const through = masked_gradient.as<T>();
-    const auto* const y = static_cast<const T*>(to.y);
-    bool with_bias = false;
-    if constexpr (std::is_same_v<T, float>)
-      with_bias = to.grad_bias != nullptr && !problem.pools &&
-                  pass_planes(context, through, static_cast<T*>(to.grad_bias), g, y, problem);
-    if (with_bias)
-      to.grad_bias = nullptr;
-    else
-      map(context, outputs, Through{problem.activation}, through, g, y);
-    g = through;
+    g = masked_gradient.as<T>();
+    map(context, outputs, Through{problem.activation}, masked_gradient.as<T>(), static_cast<const T*>(to.grad_y),
+        static_cast<const T*>(to.y));
   }
   const bool wants_weight = to.grad_weight != nullptr || to.grad_bias != nullptr;
   // For very many outputs, multiply-adds are the fastest algorithm for x in strict float32, and they read no pooled

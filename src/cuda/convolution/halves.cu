@@ -7,7 +7,6 @@
 
 #include "cuda/convolution/algorithms.cuh"
 #include "cuda/convolution/engines.cuh"
-#include "cuda/convolution/planes.cuh"
 #include "cuda/cuda.hpp"
 #include "cuda/fused_rows.cuh"
 #include "cuda/halves.cuh"
@@ -286,7 +285,7 @@ void conv2d_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
   const auto at_16_bytes = [](const T* array) { return reinterpret_cast<std::uintptr_t>(array) % 16 == 0; };
   const bool last = shape.layout == Layout::channels_last, engines = last && runs<T>(context, shape);
   // Channels first, the weight's pass sums the bias's gradient.
-  bool wants_weight = grad_weight != nullptr || (!last && grad_bias != nullptr);
+  const bool wants_weight = grad_weight != nullptr || (!last && grad_bias != nullptr);
   if ((!engines && !runs_own_backward<T>(context, grad_x != nullptr, wants_weight, shape)) || !at_16_bytes(grad_y) ||
       !at_16_bytes(y))
     return converted_backward(context, grad_x, grad_weight, grad_bias, grad_y, x, weight, y, shape);
@@ -299,14 +298,9 @@ void conv2d_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
   const Scratch made(context, takes_grad ? 0 : static_cast<std::size_t>(problem.outputs()) * sizeof(T));
   const std::int64_t slices = !last || grad_bias == nullptr ? 0 : row_slices(rows);
   const Scratch partials(context, static_cast<std::size_t>(slices * problem.O) * sizeof(float));
-  if (!last && !takes_grad) {
-    if (grad_bias != nullptr && !shape.wide_parameters &&
-        pass_planes(context, made.as<T>(), grad_bias, grad_y, y, problem))
-      grad_bias = nullptr, wants_weight = grad_weight != nullptr;
-    else
-      map(context, problem.outputs(), Through{problem.activation}, made.as<T>(), grad_y, y);
-  }
-  if (last && (!takes_grad || grad_bias != nullptr))
+  if (!last && !takes_grad)
+    map(context, problem.outputs(), Through{problem.activation}, made.as<T>(), grad_y, y);
+  else if (last && (!takes_grad || grad_bias != nullptr))
     through_rows(context, made.as<T>(), partials.as<float>(), grad_y, y, rows, problem.activation);
   void* const g = takes_grad ? const_cast<T*>(grad_y) : made.as<T>();
   const Narrow<T> narrow(context, shape.wide_parameters && !engines, shape, grad_weight, last ? nullptr : grad_bias);

@@ -3,14 +3,12 @@
 // then have as many for engines, and are float32 for our own products.
 
 #include <array>
-#include <cstdlib>
 
 #include "cuda/convolution/algorithms.cuh"
 #include "cuda/convolution/engines.cuh"
 #include "cuda/convolution/grouped.cuh"
 #include "cuda/convolution/implicit.cuh"
 #include "cuda/convolution/packed.cuh"
-#include "cuda/convolution/padded_images.cuh"
 #include "cuda/convolution/padded_weights.cuh"
 #include "cuda/convolution/planes.cuh"
 #include "cuda/convolution/rule.cuh"
@@ -19,6 +17,129 @@
 
 namespace tern::cuda::convolution {
 namespace {
+
+// ---- the copies ----
+
+/// The channels of a group, real and padded, and how the caller's array holds them.
+struct Channels {
+  int real;
+  Divisor<std::uint32_t> padded;
+  std::int64_t lanes;  ///< the same number
+  int groups, area;
+  std::int64_t pitch;  ///< elements from one position to the next; 0: channels first
+  int images;          ///< of a group, where those of each lie together; else 0
+};
+
+constexpr int side = 32, lines = 8, tall = 2 * side;
+
+/// 16-bit elements that a thread moves at once, as they lie in lanes.
+template <class To, class From>
+constexpr int at_once = sizeof(To) == 2 && sizeof(From) == 2 ? 2 : 1;
+
+/// Each block moves 64 positions by some lanes between the caller's array and [N, area, groups, padded], or
+/// [groups, N, area, padded]. On the way back a number passes through `finish`, with its channel. Paired: so do two of
+/// the caller's elements.
+template <bool back, class To, class From, class Finish>
+__global__ void __launch_bounds__(side* lines)
+    regroup_kernel(To* to, const From* from, const __grid_constant__ Channels s, bool paired, const Finish finish) {
+  constexpr int W = at_once<To, From>, wide = side * W, packs = wide * tall / (side * lines) / W;
+  __shared__ float tile[wide][tall + 1];  // [lane][position]
+  begin_kernel();
+  const int x = static_cast<int>(threadIdx.x), y = static_cast<int>(threadIdx.y);
+  const int first_p = static_cast<int>(blockIdx.x) * tall, first_lane = static_cast<int>(blockIdx.y) * wide;
+  const int n = static_cast<int>(blockIdx.z), lanes = s.groups * static_cast<int>(s.padded.value());
+  /// The caller's element of a position and a lane, and its channel; -1: there is none.
+  const auto channel_of = [&](int p, int lane) {
+    int group, c;
+    s.padded.split(first_lane + lane, group, c);
+    return first_lane + lane < lanes && c < s.real && first_p + p < s.area ? group * s.real + c : -1;
+  };
+  const auto own = [&](int p, int channel) {
+    return s.pitch == 0 ? (static_cast<std::int64_t>(n) * s.groups * s.real + channel) * s.area + first_p + p
+                        : (static_cast<std::int64_t>(n) * s.area + first_p + p) * s.pitch + channel;
+  };
+  const auto in_lanes = [&](int p, int lane) {
+    if (s.images == 0) return (static_cast<std::int64_t>(n) * s.area + first_p + p) * lanes + first_lane + lane;
+    int group, c;
+    s.padded.split(first_lane + lane, group, c);
+    return ((static_cast<std::int64_t>(group) * s.images + n) * s.area + first_p + p) * s.lanes + c;
+  };
+  // visit(number, position, lane) for the first elements of packs along lanes or positions.
+  const auto each = [&](bool along_lanes, const auto& visit) {
+#pragma unroll
+    for (int i = 0; i < packs; ++i) {
+      const int lane = along_lanes ? x * W : y + i % (wide / lines) * lines;
+      const int p = along_lanes ? y + i * lines : x * W + i / (wide / lines) * wide;
+      if (first_p + p < s.area) visit(i, p, lane);
+    }
+  };
+  const bool last = s.pitch != 0;
+  const int down = back || last ? 0 : 1, across = 1 - down;  // from an element of a pack that is read to the next
+  Pack<float, W> held[packs];                                // all loads are in flight together
+  each(back || last, [&](int i, int p, int lane) {
+    held[i] = {};
+    if (back) {
+      if (first_lane + lane < lanes) held[i] = load<W>(from + in_lanes(p, lane));
+    } else if (paired) {
+      if (const int channel = channel_of(p, lane); channel >= 0) held[i] = load<W>(from + own(p, channel));
+    } else {
+#pragma unroll
+      for (int w = 0; w < W; ++w) {
+        const int channel = channel_of(p + w * down, lane + w * across);
+        if (channel >= 0) held[i].value[w] = widened(from[own(p + w * down, channel)]);
+      }
+    }
+  });
+  each(back || last, [&](int i, int p, int lane) {
+#pragma unroll
+    for (int w = 0; w < W; ++w) tile[lane + w * across][p + w * down] = held[i].value[w];
+  });
+  __syncthreads();
+  const int below = !back || last ? 0 : 1, beside = 1 - below;  // likewise of one that is written
+  each(!back || last, [&](int, int p, int lane) {
+    Pack<float, W> values;
+    int channel = 0;
+#pragma unroll
+    for (int w = 0; w < W; ++w) {
+      values.value[w] = tile[lane + w * beside][p + w * below];
+      if constexpr (back) {
+        channel = channel_of(p + w * below, lane + w * beside);
+        if (channel < 0) continue;
+        values.value[w] = finish(values.value[w], channel);
+        if (!paired) put(to[own(p + w * below, channel)], values.value[w]);
+      }
+    }
+    if constexpr (back) {
+      if (paired && channel >= 0) store<W>(to + own(p, channel - (W - 1) * beside), values);
+    } else {
+      if (first_lane + lane < lanes) store<W>(to + in_lanes(p, lane), values);
+    }
+  });
+}
+
+struct Unchanged {
+  __device__ float operator()(float value, int) const { return value; }
+};
+template <class T>
+struct Epilogue {
+  const T* bias;
+  Activation activation;
+  __device__ float operator()(float sum, int o) const {
+    return activate(bias == nullptr ? sum : sum + widened(bias[o]), activation);
+  }
+};
+
+template <bool back, class To, class From, class Finish>
+void regroup(const Context& context, To* to, const From* from, const Channels& s, std::int64_t N,
+             const Finish& finish) {
+  constexpr int W = at_once<To, From>;
+  const std::int64_t lanes = s.groups * s.lanes;
+  const dim3 blocks(static_cast<unsigned>(ceil_div(s.area, tall)), static_cast<unsigned>(ceil_div(lanes, side * W)),
+                    static_cast<unsigned>(N));
+  const bool pairs = s.pitch == 0 ? s.area % W == 0 : s.groups == 1 && s.pitch % W == 0 && s.real % W == 0;
+  const bool paired = pairs && (back ? aligned<W>(to) : aligned<W>(from));
+  launch(context, Grid(blocks, dim3(side, lines)), regroup_kernel<back, To, From, Finish>, to, from, s, paired, finish);
+}
 
 /// A bias of [groups, padded] from one of [groups, real].
 template <class T>
@@ -59,11 +180,6 @@ bool in_halves(const Problem& p) {
   return bytes_of(p.stored) == 2 && has_engines() &&
          (p.groups <= most_engine_groups || (p.KH * p.KW <= most_together_taps && together(p.C) && together(p.O)));
 }
-/// A kernel of one element that visits some positions: the others are not copied.
-bool visits_some(const Problem& p) {
-  const bool inside = (p.OH - 1) * p.stride_h < p.H && (p.OW - 1) * p.stride_w < p.W;  // no padding behind either
-  return p.KH * p.KW == 1 && p.stride_h * p.stride_w > 1 && p.pad_h == 0 && p.pad_w == 0 && inside;
-}
 /// Engines need lanes of 8.
 Problem with_lanes(const Problem& p, bool of_engines) {
   Problem inner = in_lanes(p, of_engines && p.tensor_cores() ? engine_lanes : 4);
@@ -74,7 +190,6 @@ Problem with_lanes(const Problem& p, bool of_engines) {
   else if (!in_halves(p))
     inner.activation = Activation::none;
   if (p.precision == Precision::bf16) inner.precision = Precision::tf32;
-  if (visits_some(p)) inner.H = p.OH, inner.W = p.OW, inner.stride_h = inner.stride_w = 1;
   return inner;
 }
 /// The forward pass of an engine that runs it.
@@ -113,9 +228,7 @@ struct Inner {
     problem.by_groups = folds && p.groups > 1;
     const bool same = p.KH * p.KW == 1 && problem.weights() == p.weights() && !flips_weight();
     problem.packed_weight =
-        in_order && !same &&
-        !(std::getenv("TERN_OLD_WEIGHTS") != nullptr && (flips_weight() || p.pass == Pass::grad_weight)) &&
-        orders_weight(problem) && same_image(problem, packed(problem, problem.element));
+        in_order && !same && orders_weight(problem) && same_image(problem, packed(problem, problem.element));
     takes_weight = !problem.packed_weight && problem.weights() == p.weights() && p.inputs.weight % 16 == 0 &&
                    problem.element == p.stored;
     plan = algorithm->fits(problem) ? algorithm->plan_after(problem, -1) : -1;
@@ -165,21 +278,12 @@ void run_as(Context& context, const Problem& p, const Arrays& arrays, const Inne
                     static_cast<int>(p.groups),
                     static_cast<int>(area),
                     p.channels_last() ? pitch : 0,
-                    inner.by_groups ? static_cast<int>(p.N) : 0,
-                    static_cast<int>(area),
-                    Divisor<std::uint32_t>(),
-                    0,
-                    0};
+                    inner.by_groups ? static_cast<int>(p.N) : 0};
   };
   const auto own = [](void* array) { return static_cast<Own*>(array); };
   const auto lane = [](void* array) { return static_cast<Lane*>(array); };
-  Channels of_x = channels(p.C, inner.C, inner.H * inner.W, p.x_channels);
-  const bool some = visits_some(p);
-  if (some) {
-    of_x.plane = static_cast<int>(p.H * p.W), of_x.columns = Divisor<std::uint32_t>(p.OW);
-    of_x.step_h = static_cast<int>(p.stride_h * p.W), of_x.step_w = static_cast<int>(p.stride_w);
-  }
-  const Channels of_y = channels(p.O, inner.O, p.OH * p.OW, p.pass == Pass::forward ? p.y_channels : p.O);
+  const Channels of_x = channels(p.C, inner.C, p.H * p.W, p.x_channels),
+                 of_y = channels(p.O, inner.O, p.OH * p.OW, p.pass == Pass::forward ? p.y_channels : p.O);
   const bool weight_pass = p.pass == Pass::grad_weight;
   if (weight_pass && arrays.bias != nullptr)
     sum_planes<Own>(context, own(arrays.bias), own(arrays.y), p.N, p.O, p.OH * p.OW);
@@ -205,9 +309,6 @@ void run_as(Context& context, const Problem& p, const Arrays& arrays, const Inne
   } else if (p.pass == Pass::forward) {
     regroup<true>(context, own(arrays.y), lane(in.arrays.y), of_y, p.N, Epilogue<Own>{own(arrays.bias), p.activation});
   }
-  if (p.pass == Pass::grad_x && some)
-    check(cudaMemsetAsync(arrays.x, 0, static_cast<std::size_t>(p.images()) * sizeof(Own), stream_of(context)),
-          "clearing");
   if (p.pass == Pass::grad_x) regroup<true>(context, own(arrays.x), lane(in.arrays.x), of_x, p.N, Unchanged{});
   if (weight_pass && inner.packed_weight)
     restore_weight(context, own(arrays.weight), lane(in.arrays.weight), p, inner);

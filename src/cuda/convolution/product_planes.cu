@@ -1,15 +1,15 @@
 // Convolutions with a 1x1 kernel, channels first, as products of the weight with each image's planes by cuBLASLt. Its
-// rows are whole planes, so channels may be any number. On tensor cores, which need rows of whole 16 bytes, at most the
-// weight is copied and, where neither inputs nor outputs fill lanes, the images of one side.
+// rows are whole planes, so channels may be any number: at most the weight is copied, and where neither inputs nor
+// outputs fill lanes, the images of one side.
 
 #include <algorithm>
-#include <cstdlib>
 #include <optional>
 
 #include "cuda/convolution/algorithms.cuh"
 #include "cuda/convolution/planes.cuh"
-#include "cuda/convolution/product_planes.cuh"
 #include "cuda/convolution/rule.cuh"
+#include "cuda/elementwise.cuh"
+#include "cuda/fused.cuh"
 #include "cuda/fused_rows.cuh"
 #include "cuda/products/library.cuh"
 #include "cuda/products/padded.cuh"
@@ -17,10 +17,127 @@
 namespace tern::cuda::convolution {
 namespace {
 
+// ---- the copies ----
+
+using Divide = Divisor<std::uint32_t>;
+constexpr int tile_side = 32, tile_lines = 8;
+
+/// to [columns, whole rows] from [rows, columns], with zeros behind the rows.
+template <class T>
+__global__ void __launch_bounds__(tile_side* tile_lines)
+    transpose_kernel(T* to, const T* from, int rows, int columns, int whole_rows) {
+  __shared__ T tile[tile_side][tile_side + 1];
+  begin_kernel();
+  const int x = static_cast<int>(threadIdx.x), first_row = static_cast<int>(blockIdx.y) * tile_side,
+            first_column = static_cast<int>(blockIdx.x) * tile_side;
+  for (int y = static_cast<int>(threadIdx.y); y < tile_side; y += tile_lines) {
+    const int row = first_row + y, column = first_column + x;
+    tile[y][x] = row < rows && column < columns ? from[static_cast<std::int64_t>(row) * columns + column] : T{};
+  }
+  __syncthreads();
+  for (int y = static_cast<int>(threadIdx.y); y < tile_side; y += tile_lines) {
+    const int row = first_row + x, column = first_column + y;
+    if (row < whole_rows && column < columns) to[static_cast<std::int64_t>(column) * whole_rows + row] = tile[x][y];
+  }
+}
+
+/// Parts of a bias that the product's factors hold exactly: tensor cores read 11 digits of a float.
+template <class T>
+constexpr int bias_parts = is_half<T> ? 1 : 3;
+
+/// to [rows, whole] from weight [rows, columns], with the parts of a bias behind the columns, and zeros.
+template <class T>
+__global__ void weight_and_bias_kernel(T* to, const T* weight, const T* bias, std::uint32_t count, Divide whole,
+                                       int columns) {
+  begin_kernel();
+  for (auto i = static_cast<std::uint32_t>(global_thread()); i < count;
+       i += static_cast<std::uint32_t>(global_threads())) {
+    std::uint32_t row = i;
+    const auto column = static_cast<int>(whole.split(row));
+    T value{};
+    if (column < columns) {
+      value = weight[static_cast<std::int64_t>(row) * columns + column];
+    } else if (column < columns + bias_parts<T>) {
+      value = bias[row];
+      if constexpr (!is_half<T>)
+        for (int part = 0; part < bias_parts<T>; ++part) {
+          const bool finite = ::isfinite(value);
+          const float high = finite ? __uint_as_float(__float_as_uint(value) & 0xffffe000u) : value;
+          if (part == column - columns) {
+            value = high;
+            break;
+          }
+          value = finite ? value - high : 0.0f;
+        }
+    }
+    to[i] = value;
+  }
+}
+
+/// to [N, rows, plane] from [N, from_rows, plane], in packs: then `ones` rows of ones, and zeros.
+template <int V, class T>
+__global__ void __launch_bounds__(256) copy_planes_kernel(T* to, const T* from, std::uint32_t packs, Divide plane,
+                                                          Divide rows, std::uint32_t from_rows, std::uint32_t ones) {
+  begin_kernel();
+#pragma unroll 4
+  for (auto i = static_cast<std::uint32_t>(global_thread()); i < packs;
+       i += static_cast<std::uint32_t>(global_threads())) {
+    std::uint32_t n = i;
+    const std::uint32_t at = plane.split(n), row = rows.split(n);
+    Pack<T, V> pack{};
+    if (row < from_rows)
+      pack = *reinterpret_cast<const Pack<T, V>*>(
+          from + ((static_cast<std::int64_t>(n) * from_rows + row) * plane.value() + at) * V);
+    else if (row < from_rows + ones)
+#pragma unroll
+      for (int lane = 0; lane < V; ++lane) put(pack.value[lane], 1.0f);
+    *reinterpret_cast<Pack<T, V>*>(to + static_cast<std::int64_t>(i) * V) = pack;
+  }
+}
+
+/// y = activation(in + bias); in [N, from_rows, plane] has more rows than y.
+template <int V, bool Gelu, class T, class In>
+__global__ void __launch_bounds__(256)
+    finish_planes_kernel(T* y, const In* in, const T* bias, std::uint32_t packs, Divide plane, Divide rows,
+                         std::uint32_t from_rows, Activation activation) {
+  begin_kernel();
+#pragma unroll 4
+  for (auto i = static_cast<std::uint32_t>(global_thread()); i < packs;
+       i += static_cast<std::uint32_t>(global_threads())) {
+    std::uint32_t n = i;
+    const std::uint32_t at = plane.split(n), row = rows.split(n);
+    const Pack<float, V> sums =
+        load<V>(in + ((static_cast<std::int64_t>(n) * from_rows + row) * plane.value() + at) * V);
+    const float shift = bias == nullptr ? 0.0f : widened(bias[row]);
+    Pack<float, V> out;
+#pragma unroll
+    for (int lane = 0; lane < V; ++lane) {
+      const float value = bias == nullptr ? sums.value[lane] : sums.value[lane] + shift;
+      out.value[lane] = Gelu ? value * normal_at(value).below : activate(value, activation);
+    }
+    store<V>(y + static_cast<std::int64_t>(i) * V, out);
+  }
+}
+
+/// A weight's gradient [O, C]: sums, in order, of `slices` that have such steps.
+template <class T>
+__global__ void sum_images_kernel(T* to, const float* from, std::uint32_t count, Divide C, int slices,
+                                  std::int64_t slice, int step_o, int step_c) {
+  begin_kernel();
+  const auto i = static_cast<std::uint32_t>(global_thread());
+  if (i >= count) return;
+  std::uint32_t o = i;
+  const std::uint32_t c = C.split(o);
+  const float* const at = from + static_cast<std::int64_t>(o) * step_o + static_cast<std::int64_t>(c) * step_c;
+  float sum = 0;
+#pragma unroll 8
+  for (int n = 0; n < slices; ++n) sum += at[n * slice];
+  put(to[i], sum);
+}
+
 // ---- the products ----
 
-/// Tensor cores need rows of whole 16 bytes.
-std::int64_t lanes_of(const Problem& p) { return p.tensor_cores() ? 16 / bytes_of(p.stored) : 1; }
+std::int64_t lanes_of(const Problem& p) { return 16 / bytes_of(p.stored); }
 std::int64_t whole(const Problem& p, std::int64_t size) { return ceil_div(size, lanes_of(p)) * lanes_of(p); }
 std::int64_t area_of(const Problem& p) { return p.H * p.W; }
 bool halves(const Problem& p) { return bytes_of(p.stored) == 2; }
@@ -142,26 +259,23 @@ std::size_t workspace(const Problem& p, int plan) { return Workspace(p, work_of(
 
 // ---- the passes ----
 
-template <int V, class T>
+/// How many elements a pack of a plane has.
+template <class T>
+constexpr int lanes = 16 / static_cast<int>(sizeof(T));
+
+template <class T>
 void copy_planes(const Context& context, void* to, const void* from, const Problem& p, std::int64_t to_rows,
                  std::int64_t from_rows, int ones) {
+  constexpr int V = lanes<T>;
   const std::int64_t plane = area_of(p) / V, packs = p.N * to_rows * plane;
   launch(context, Grid(blocks_for(packs), 256), copy_planes_kernel<V, T>, static_cast<T*>(to),
          static_cast<const T*>(from), static_cast<std::uint32_t>(packs), Divide(plane), Divide(to_rows),
          static_cast<std::uint32_t>(from_rows), static_cast<std::uint32_t>(ones));
 }
 
-/// In packs of 16 bytes where planes are whole ones.
-template <class T>
-void copy_planes(const Context& context, void* to, const void* from, const Problem& p, std::int64_t to_rows,
-                 std::int64_t from_rows, int ones) {
-  constexpr int V = 16 / static_cast<int>(sizeof(T));
-  if (area_of(p) % V == 0) return copy_planes<V, T>(context, to, from, p, to_rows, from_rows, ones);
-  copy_planes<1, T>(context, to, from, p, to_rows, from_rows, ones);
-}
-
-template <int V, class T, class In>
+template <class T, class In>
 void finish(const Context& context, T* y, const In* in, const T* bias, const Problem& p, std::int64_t from_rows) {
+  constexpr int V = 4;
   const std::int64_t plane = area_of(p) / V, packs = p.N * p.O * plane;
   launch(
       context, Grid(blocks_for(packs), 256),
@@ -212,10 +326,7 @@ void run_forward(Context& context, const Problem& p, const Arrays& arrays, const
                           in.rest);
   if (!work.finishes) return;
   const auto finish_from = [&]<class In>(const In* from) {
-    auto* const y = static_cast<T*>(arrays.y);
-    const auto* const bias = static_cast<const T*>(arrays.bias);
-    area_of(p) % 4 == 0 ? finish<4>(context, y, from, bias, p, work.product.m)
-                        : finish<1>(context, y, from, bias, p, work.product.m);
+    finish(context, static_cast<T*>(arrays.y), from, static_cast<const T*>(arrays.bias), p, work.product.m);
   };
   if constexpr (is_half<T>)
     if (work.product.out == p.stored) return finish_from(static_cast<const T*>(out));
@@ -267,7 +378,7 @@ bool fits(const Problem& p) {
   constexpr std::int64_t most = std::int64_t{1} << 31;
   const bool single = p.KH == 1 && p.KW == 1 && p.stride_h == 1 && p.stride_w == 1 && p.pad_h == 0 && p.pad_w == 0;
   const auto whole_array = [](std::uint32_t alignment) { return alignment == 0 || alignment % 16 == 0; };
-  if (card().code < 80 || p.channels_last() || p.pools || p.element != Element::float32 ||
+  if (!p.tensor_cores() || card().code < 80 || p.channels_last() || p.pools || p.element != Element::float32 ||
       p.stored == Element::float64 || p.groups != 1 || !single || p.H != p.OH || p.W != p.OW || p.C == 0)
     return false;
   const std::int64_t more = lanes_of(p);
@@ -281,16 +392,13 @@ bool fits(const Problem& p) {
 /// Against copies in lanes around a product of all positions, or our own tiles. Microseconds on an H200.
 bool pays(const Problem& p) {
   constexpr double bytes_rate = 3e6, launched = 2;
-  if (!p.tensor_cores() && suits_planes(p)) return false;  // kernels of their own take those
-  const double rate = !p.tensor_cores() ? 4.5e7 : halves(p) ? 4e8 : 2e8;
+  const double rate = halves(p) ? 4e8 : 2e8;
   const Work work = work_of(p);
   const products::Problem& product = work.product;
   const auto bytes = static_cast<double>(bytes_of(p.stored)), positions = static_cast<double>(p.positions());
   const double operations = 2 * static_cast<double>(p.outputs()) * static_cast<double>(p.C);
   const auto images = static_cast<double>(p.images() + p.outputs());
-  // Of tiles on tensor cores, what is empty is computed too.
-  const auto of = [&](std::int64_t size) {
-    if (!p.tensor_cores()) return 1.0;
+  const auto of = [](std::int64_t size) {
     return static_cast<double>(ceil_div(size, 64) * 64) / static_cast<double>(size);
   };
   double copied = 0, launches = 2;
@@ -306,11 +414,9 @@ bool pays(const Problem& p) {
                       copied / bytes_rate + launches * launched;
   const double there =
       std::max(operations / rate, bytes * images / bytes_rate) + 2 * bytes * images / bytes_rate + 5 * launched;
-  return here < (halves(p) || !p.tensor_cores() ? there : std::min(there, tiles_time(p)));
+  return here < (halves(p) ? there : std::min(there, tiles_time(p)));
 }
-bool fits_first(const Problem& p) {
-  return std::getenv("TERN_OLD_PLANES") == nullptr && fits(p) && pays(p);
-}  // temporary
+bool fits_first(const Problem& p) { return fits(p) && pays(p); }
 bool fits_last(const Problem& p) { return fits(p) && !pays(p); }
 
 constexpr auto named = "planes";

@@ -1,5 +1,3 @@
-#include <cstdlib>
-
 #include "cuda/elementwise.cuh"
 #include "cuda/fused.cuh"
 #include "cuda/products/library.cuh"
@@ -172,7 +170,6 @@ void run(Context& context, const Problem& p, const Arrays& arrays, int plan, voi
 bool fits(const Problem& p) {
   const auto whole_array = [](std::uint32_t alignment) { return alignment == 0 || alignment >= 16; };
   const bool tensor_cores = bytes_of(p.in) == 2 || (p.in == Element::float32 && p.precision != Precision::strict);
-  if (bytes_of(p.in) == 2 && std::getenv("TERN_OLD_PADDED") != nullptr) return false;  // temporary
   if (!tensor_cores || p.out != p.in || p.pitch != 0 || card().code < 80 || p.batch * p.m * p.n * p.k == 0)
     return false;
   const Copies copies(p, inner_of(p));

@@ -1,5 +1,4 @@
 #include <array>
-#include <cstdlib>
 #include <optional>
 
 #include "cuda/fused_rows.cuh"
@@ -113,7 +112,6 @@ bool fits_padded_backward(const Problem& layer) {
   const bool tensor_cores =
       bytes_of(layer.in) == 2 || (layer.in == Element::float32 && layer.precision != Precision::strict);
   const bool for_x = layer.gradients.a != 0, for_weight = layer.gradients.b != 0;
-  if (bytes_of(layer.in) == 2 && std::getenv("TERN_OLD_PADDED") != nullptr) return false;  // temporary
   if (!tensor_cores || card().code < 80 || layer.work() == 0 || (!for_x && !for_weight)) return false;
   const Arrangement sizes(layer);
   if (sizes.weight.is_whole() || !sizes.x.fits() || !sizes.weight.fits() || !sizes.y.fits()) return false;
