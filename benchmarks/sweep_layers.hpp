@@ -183,7 +183,7 @@ inline Layer bias_gelu(Request& of) {
 inline Layer add_relu(Request& of) {
   const std::int64_t rows = of.size(), width = of.size();
   return {{of.random({rows, width}), of.random({rows, width})},
-          [](const Leaves& x) { return operators::add(x[0], x[1]).relu(); }};
+          [](const Leaves& x) { return operators::relu(operators::add(x[0], x[1])); }};
 }
 
 inline Layer swiglu(Request& of) {

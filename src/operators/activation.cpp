@@ -1,37 +1,11 @@
 #include "tern/operators/activation.hpp"
 
-#include <utility>
-
-#include "operators/temporaries.hpp"
 #include "operators/traced.hpp"
 #include "operators/unary.hpp"
-#include "tern/kernels/tape.hpp"
 
 namespace tern::operators {
 
 namespace {
-
-/// Whether a kernel of single elements may write its results into the memory of a temporary: all of it is this tensor's
-/// alone, on the host, and no gradient, observer or recording looks at it.
-bool is_spare(const Tensor& x) {
-  if (!x.defined() || (x.dtype() != DType::float32 && x.dtype() != DType::float64)) return false;
-  if (traces() || observed() || kernels::tape != nullptr || capturing() != nullptr || recording(x)) return false;
-  const Mode& mode = *current_scope().mode;
-  if (!mode.on_host() || mode.inner != nullptr) return false;
-  const auto bytes = static_cast<std::size_t>(x.numel()) * size_of(x.dtype());
-  return x.handles() == 1 && x.shared_storage().use_count() == 1 && x.storage().bytes() == bytes &&
-         x.storage().valid_in(*mode.memory) && (x.is_contiguous() || layout_of(x) == Layout::channels_last);
-}
-
-template <class Slot>
-Tensor in_place(const char* op, const Tensor& x, Slot slot) {
-  visit(op, x.dtype(), slot, [&]<class T>() {
-    const Call<T> call;
-    T* const elements = call.inout(x);
-    slot(call.table())(call.context(), elements, elements, x.numel());
-  });
-  return x.detach();
-}
 
 template <class Slot>
 Tensor along(const char* op, const Tensor& x, int dim, Slot slot) {
@@ -77,10 +51,6 @@ Tensor relu(const Tensor& x) {
   if (traces()) return traced("relu", x);
   return recorded_unary<Reads::output>("relu", x, SLOT(relu), SLOT(relu_backward));
 }
-
-Tensor relu_of(Tensor&& x) { return is_spare(x) ? in_place("relu", x, SLOT(relu)) : relu(x); }
-Tensor sigmoid_of(Tensor&& x) { return is_spare(x) ? in_place("sigmoid", x, SLOT(sigmoid)) : sigmoid(x); }
-Tensor tanh_of(Tensor&& x) { return is_spare(x) ? in_place("tanh", x, SLOT(tanh)) : tanh(x); }
 
 Tensor leaky_relu(const Tensor& x, double negative_slope) {
   if (traces()) return traced("leaky_relu", x, negative_slope);

@@ -1,8 +1,5 @@
 // The methods of Tensor that are operators.
 
-#include <utility>
-
-#include "operators/temporaries.hpp"
 #include "tern/operators/operators.hpp"
 
 namespace tern {
@@ -77,12 +74,9 @@ Tensor Tensor::argmin(std::int64_t dim, bool keep_dims) const { return operators
 Tensor Tensor::argsort(std::int64_t dim, bool descending) const { return operators::argsort(*this, dim, descending); }
 Tensor Tensor::cumsum(std::int64_t dim) const { return operators::cumsum(*this, dim); }
 Tensor Tensor::matmul(const Tensor& other) const { return operators::matmul(*this, other); }
-Tensor Tensor::relu() const& { return operators::relu(*this); }
-Tensor Tensor::relu() && { return operators::relu_of(std::move(*this)); }
-Tensor Tensor::sigmoid() const& { return operators::sigmoid(*this); }
-Tensor Tensor::sigmoid() && { return operators::sigmoid_of(std::move(*this)); }
-Tensor Tensor::tanh() const& { return operators::tanh(*this); }
-Tensor Tensor::tanh() && { return operators::tanh_of(std::move(*this)); }
+Tensor Tensor::relu() const { return operators::relu(*this); }
+Tensor Tensor::sigmoid() const { return operators::sigmoid(*this); }
+Tensor Tensor::tanh() const { return operators::tanh(*this); }
 Tensor Tensor::softmax(std::int64_t dim) const { return operators::softmax(*this, dim); }
 Tensor Tensor::log_softmax(std::int64_t dim) const { return operators::log_softmax(*this, dim); }
 Tensor Tensor::exp() const { return operators::exp(*this); }

@@ -1,7 +1,5 @@
 // A tensor that is pleasant to hold: indexing, walking, methods, signs that compare and change in place.
 
-#include <utility>
-
 #include "support/catch.hpp"
 #include "tern/tern.hpp"
 
@@ -85,41 +83,6 @@ TEST_CASE("tensor: sizes of 1 and -1", "[core]") {
   CHECK(matrix.t().values() == Values{0, 3, 1, 4, 2, 5});
   CHECK(ones({3}).t().shape() == Shape{3});
   CHECK_THROWS_AS(ones({1, 2, 3}).t(), ShapeError);
-}
-
-TEST_CASE("tensor: an activation of a temporary takes over its memory, if nobody else needs it", "[core]") {
-  const Device device{"vectorized"};
-  const Values positive{0, 2, 0, 4};
-  const auto sum = [] { return tensor<float>({-2, 1, -4, 3}) + 1; };
-  const auto place = [](const Tensor& x) { return x.storage().pointer_in(host_memory()); };
-  Tensor x = sum();
-  const void* const before = place(x);
-  x = std::move(x).relu();
-  CHECK(place(x) == before);
-  CHECK(x.values() == positive);
-  CHECK(sum().sigmoid().values() == operators::sigmoid(sum()).values());
-  CHECK(sum().tanh().values() == operators::tanh(sum()).values());
-  const Tensor last = operators::permute(tensor<float>({-2, 1, -4, 3}, {1, 1, 2, 2}), {0, 3, 1, 2});
-  CHECK((last + 1).relu().values() == Values{0, 0, 2, 4});
-
-  const Tensor held = sum();
-  Tensor other = held, part = sum().slice(0, 1, 3);
-  CHECK(place(std::move(other).relu()) != place(held));
-  CHECK(held.values() == Values{-1, 2, -3, 4});
-  CHECK(held[0].relu().item() == 0);
-  CHECK(held[0].item() == -1);
-  CHECK(std::move(part).relu().values() == Values{2, 0});
-
-  Tensor leaf = tensor<float>({-2, 1, -4, 3});
-  leaf.set_requires_grad();
-  const Tensor y = (leaf * leaf).sigmoid();
-  y.sum().backward();
-  const Tensor wanted = y.detach() * (1 - y.detach()) * 2 * leaf.detach();
-  CHECK(leaf.grad().values() == wanted.values());
-  const NoGrad none;
-  CHECK(!(leaf + 0).relu().requires_grad());
-  CHECK(Tensor(leaf).relu().values() == Values{0, 1, 0, 3});
-  CHECK(leaf.values() == Values{-2, 1, -4, 3});
 }
 
 TEST_CASE("tensor: operators as methods", "[core]") {

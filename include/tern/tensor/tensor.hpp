@@ -149,13 +149,9 @@ class Tensor {
   Tensor argsort(std::int64_t dim = -1, bool descending = false) const;
   Tensor cumsum(std::int64_t dim) const;
   Tensor matmul(const Tensor& other) const;
-  // Of a temporary, as in (x + y).relu(), the result takes over the memory where nobody else needs it.
-  Tensor relu() const&;
-  Tensor relu() &&;
-  Tensor sigmoid() const&;
-  Tensor sigmoid() &&;
-  Tensor tanh() const&;
-  Tensor tanh() &&;
+  Tensor relu() const;
+  Tensor sigmoid() const;
+  Tensor tanh() const;
   Tensor softmax(std::int64_t dim = -1) const;
   Tensor log_softmax(std::int64_t dim = -1) const;
   Tensor exp() const;
