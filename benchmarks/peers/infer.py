@@ -302,6 +302,8 @@ def main():
             sides.append(Tern(options.infer, net, batch, options.threads, "infer"))
             if options.base:
                 sides.append(Tern(options.base, net, batch, options.threads, "infer"))
+            for side in sides:  # Tern's processes may not be ready, and would disturb the others
+                side(0)
             best = [(float("inf"), float("inf"))] * len(sides)
             for _ in range(options.rounds):
                 for i, side in enumerate(sides):

@@ -3,6 +3,7 @@
 // pages from the system.
 
 #include <pthread.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <array>
@@ -55,6 +56,19 @@ void* pop(void*& head) noexcept {
   void* const block = head;
   unpoison(block, sizeof(void*));
   head = *static_cast<void**>(block);
+  return block;
+}
+
+/// A block from the system, or null. Large ones lie in huge pages where it grants them: memory is then read and written
+/// faster, because the processor looks up far fewer addresses, and first touched faster.
+void* system_block(std::size_t bytes) {
+  constexpr std::size_t huge = std::size_t{2} << 20;
+  const bool large = bytes >= huge;
+  void* block = nullptr;
+  if (posix_memalign(&block, large ? huge : alignment, bytes) != 0) return nullptr;
+#ifdef MADV_HUGEPAGE
+  if (large) madvise(block, bytes / huge * huge, MADV_HUGEPAGE);  // it may be refused, or ignored
+#endif
   return block;
 }
 
@@ -174,13 +188,10 @@ void* HostMemory::fresh(int index) {
     shrink(kept - size);
   // The kernel may overcommit and kill the process later, so a large request checks first.
   const bool large = size >= (std::size_t{64} << 20);
-  void* block = large && size > available_on_system()
-                    ? nullptr
-                    : std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+  void* block = large && size > available_on_system() ? nullptr : system_block(size);
   if (block == nullptr) {
     trim();
-    if (!large || size <= available_on_system())
-      block = std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+    if (!large || size <= available_on_system()) block = system_block(size);
   }
   expects<OutOfMemory>(block != nullptr, "host memory: ", size, " bytes requested, ", in_use_.load(),
                        " in use by tensors, ", available_on_system(), " available on the system; use a smaller batch");

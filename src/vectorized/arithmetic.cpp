@@ -160,6 +160,11 @@ void multiply_add(T* out, const T* a, const T* b, const T* c, std::int64_t n) {
 }
 
 template <class T>
+HWY_NOINLINE void rows_multiply_add(T* out, const T* a, const T* b, const T* c, const Rows& rows) {
+  map_rows(std::make_index_sequence<3>(), MulAdd{}, out, rows, a, b, c);
+}
+
+template <class T>
 struct SplitLoop {
   void (*loop)(T*, T*, const T*, const T*, const T*, std::int64_t);
   T *grad_a, *grad_b;
@@ -190,7 +195,7 @@ void each_two(Context& context, T* out, const T* a, const T* b, const Broadcast&
 
 template <class T>
 void mul_add(Context& context, T* out, const T* a, const T* b, const T* c, const Broadcast& shape) {
-  broadcast(context, streamed, shape, Loop<T, T, T, T>{multiply_add<T>, out}, a, b, c);
+  broadcast(context, streamed, shape, LoopOfRows<T, T, T, T>{{multiply_add<T>, out}, rows_multiply_add<T>}, a, b, c);
 }
 
 template <class T>

@@ -101,7 +101,7 @@ struct StreamedHead {
   /// Calls visit(head, some keys) for `count` heads and all keys.
   template <class Visit>
   void for_keys(std::int64_t count, const Visit& visit) const {
-    constexpr std::int64_t columns = 6;  // whole tiles of dots
+    constexpr std::int64_t columns = 24;  // whole tiles of dots
     const auto row_bytes = sizes.key.row * static_cast<std::int64_t>(sizeof(T));
     const std::int64_t step = count > 1 ? round_up(divide_up(bytes_at_once, row_bytes), columns) : keys;
     for (std::int64_t first = 0; first < keys; first += step)

@@ -11,8 +11,16 @@
 
 namespace tern::vectorized {
 
+/// `count` rows of n elements. Those of input k begin stride[k] apart; a row of it may be one repeated element.
+struct Rows {
+  std::int64_t count = 1, n = 0;
+  std::int64_t stride[3] = {};
+  bool repeated[3] = {};
+};
+
 namespace detail {
 
+inline constexpr std::int64_t least_row = 8;   ///< shorter rows are gathered
 inline constexpr std::int64_t block = 512;     ///< elements gathered at a time; three blocks of doubles fit half an L1
 inline constexpr std::int64_t long_run = 128;  ///< inner dimensions of at least this length are walked run by run
 
@@ -48,10 +56,12 @@ struct Position {
       move(i, index[i]);
     }
   }
-  std::int64_t inner_left() const { return shape.size[shape.rank - 1] - index[shape.rank - 1]; }
+  std::int64_t left(int dimension) const { return shape.size[dimension] - index[dimension]; }
+  std::int64_t inner_left() const { return left(shape.rank - 1); }
   /// Advances by at most inner_left() elements.
-  void advance(std::int64_t steps) {
-    int dimension = shape.rank - 1;
+  void advance(std::int64_t steps) { advance(shape.rank - 1, steps); }
+  /// Advances by at most left(dimension) steps of a dimension; those within it are at 0.
+  void advance(int dimension, std::int64_t steps) {
     index[dimension] += steps;
     move(dimension, steps);
     while (index[dimension] == shape.size[dimension] && dimension > 0) {
@@ -145,6 +155,29 @@ void walk_blocks(const kernels::Broadcast& shape, std::int64_t begin, std::int64
   }
 }
 
+/// Where a row of each input is one run or one element, as many whole rows at a time as lie in line.
+template <class Body, class... In>
+void walk_rows(const kernels::Broadcast& shape, std::int64_t begin, std::int64_t end, const Body& body,
+               std::tuple<Input<In>...>& inputs) {
+  const int inner = shape.rank - 1;
+  const std::int64_t length = shape.size[inner];
+  Position<In...> position(shape, inputs, begin);
+  while (begin < end) {
+    Rows rows{.n = std::min(position.inner_left(), end - begin)};
+    if (rows.n == length && inner > 0) rows.count = std::min(position.left(inner - 1), (end - begin) / length);
+    for (int k = 0; k < static_cast<int>(sizeof...(In)); ++k) {
+      rows.stride[k] = inner > 0 ? shape.stride[k][inner - 1] : 0;
+      rows.repeated[k] = shape.stride[k][inner] == 0;
+    }
+    std::apply([&](auto&... input) { body.of_rows(begin, rows, (input.data + input.offset)...); }, inputs);
+    begin += rows.count * rows.n;
+    if (rows.n == length && inner > 0)
+      position.advance(inner - 1, rows.count);
+    else
+      position.advance(rows.n);
+  }
+}
+
 }  // namespace detail
 
 /// A loop over contiguous arrays and its output, as a body of `broadcast`.
@@ -153,6 +186,15 @@ struct Loop {
   void (*loop)(Out*, const In*..., std::int64_t);
   Out* out;
   void operator()(std::int64_t offset, std::int64_t n, const In*... in) const { loop(out + offset, in..., n); }
+};
+
+/// The same with another loop for rows.
+template <class Out, class... In>
+struct LoopOfRows : Loop<Out, In...> {
+  void (*rows_loop)(Out*, const In*..., const Rows&);
+  void of_rows(std::int64_t offset, const Rows& rows, const In*... in) const {
+    rows_loop(this->out + offset, in..., rows);
+  }
 };
 
 /// Calls body(offset, n, in...) for pieces that together cover the output once; `in` are contiguous there. Neither
@@ -165,8 +207,13 @@ void broadcast(const Context& context, double nanoseconds, const kernels::Broadc
     const auto walk = [&](std::int64_t begin, std::int64_t end) {
       if (shape.rank == 0 || (shape.rank == 1 && ((shape.stride[k][0] == 1) && ...)))
         return body(begin, end - begin, (in + begin)...);
+      const int inner = shape.rank - 1;
       std::tuple<detail::Input<In>...> inputs{detail::Input<In>(in, shape.stride[k], shape)...};
-      if (shape.size[shape.rank - 1] >= detail::long_run || shape.rank == 1)
+      if constexpr (requires { body.of_rows(begin, Rows{}, in...); }) {
+        const bool runs = ((shape.stride[k][inner] == 0 || shape.stride[k][inner] == 1) && ...);
+        if (runs && shape.size[inner] >= detail::least_row) return detail::walk_rows(shape, begin, end, body, inputs);
+      }
+      if (shape.size[inner] >= detail::long_run || shape.rank == 1)
         detail::walk_runs(shape, begin, end, body, inputs);
       else
         detail::walk_blocks(shape, begin, end, body, inputs);

@@ -11,6 +11,7 @@
 #include <hwy/highway.h>
 
 #include <cstdint>
+#include <utility>
 
 #include "vectorized/broadcast.hpp"
 #include "vectorized/simd.hpp"
@@ -38,6 +39,33 @@ void unary_backward(Context& context, T* grad_in, const T* grad_out, const T* sa
 template <class Op, class T>
 void map_two(T* out, const T* a, const T* b, std::int64_t n) {
   map(Op{}, out, n, a, b);
+}
+
+/// op over rows (broadcast.hpp), each as in map.
+template <class Op, class T, class... In, std::size_t... k>
+HWY_INLINE void map_rows(std::index_sequence<k...>, const Op& op, T* out, const Rows& rows, const In*... in) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::int64_t n = rows.n, last = n - lanes;
+  HWY_ALIGN T repeated[sizeof...(In)][hn::MaxLanes(d)];
+  const std::int64_t steps[]{(rows.repeated[k] ? 0 : -1)...};  // masks of an index
+  for (std::int64_t row = 0; row < rows.count; ++row, out += n) {
+    ((rows.repeated[k] ? hn::Store(hn::Set(d, *in), d, repeated[k]) : void()), ...);
+    const T* const from[]{(rows.repeated[k] ? repeated[k] : in)...};
+    if (n < lanes) {
+      store_first(op(d, rows.repeated[k] ? hn::Load(d, repeated[k]) : load_first(d, from[k], n)...), d, out, n);
+    } else {
+      const auto end = op(d, hn::LoadU(d, from[k] + (last & steps[k]))...);
+      for (std::int64_t i = 0; i < last; i += lanes)
+        hn::StoreU(op(d, hn::LoadU(d, from[k] + (i & steps[k]))...), d, out + i);
+      hn::StoreU(end, d, out + last);
+    }
+    ((in += rows.stride[k]), ...);
+  }
+}
+template <class Op, class T>
+HWY_NOINLINE void rows_of_two(T* out, const T* a, const T* b, const Rows& rows) {
+  map_rows(std::make_index_sequence<2>(), Op{}, out, rows, a, b);
 }
 
 /// Lanes of 0 or 1 as bytes.
@@ -96,7 +124,7 @@ void choose(T* out, const T* a, const T* b, const bool* condition, std::int64_t 
 
 template <class Op, class T>
 void binary(Context& context, T* out, const T* a, const T* b, const Broadcast& shape) {
-  broadcast(context, streamed, shape, Loop<T, T, T>{map_two<Op, T>, out}, a, b);
+  broadcast(context, streamed, shape, LoopOfRows<T, T, T>{{map_two<Op, T>, out}, rows_of_two<Op, T>}, a, b);
 }
 
 template <class Op, class T>

@@ -53,14 +53,20 @@ HWY_INLINE void store_first(hn::Vec<D> value, D d, T* to, std::int64_t count) {
   }
 }
 
-/// out[i] = op(in[i]...) for i in [0, n).
+/// out[i] = op(in[i]...) for i in [0, n); `out` may be an input. The last vector overlaps the one before it, because a
+/// part of a vector is slow to store; it is computed before that one is stored.
 template <class Op, class T, class... In>
 HWY_NOINLINE void map(const Op& op, T* out, std::int64_t n, const In*... in) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  std::int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) hn::StoreU(op(d, hn::LoadU(d, in + i)...), d, out + i);
-  if (i < n) store_first(op(d, load_first(d, in + i, n - i)...), d, out + i, n - i);
+  if (n < lanes) {
+    if (n > 0) store_first(op(d, load_first(d, in, n)...), d, out, n);
+    return;
+  }
+  const std::int64_t last = n - lanes;
+  const auto end = op(d, hn::LoadU(d, in + last)...);
+  for (std::int64_t i = 0; i < last; i += lanes) hn::StoreU(op(d, hn::LoadU(d, in + i)...), d, out + i);
+  hn::StoreU(end, d, out + last);
 }
 
 /// `map` over the threads; `nanoseconds` is the cost of one element (see parallel_for).

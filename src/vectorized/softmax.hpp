@@ -37,6 +37,13 @@ HWY_INLINE V exp_vectors(T* out, const T* in, std::int64_t n, V shift) {
   V sum = hn::Zero(d);
   for (std::int64_t first = 0; first + lanes <= n; first += together * lanes) {
     const std::int64_t count = std::min(together * lanes, (n - first) / lanes * lanes);
+#if HWY_COMPILER_GCC || HWY_COMPILER_CLANG
+    if constexpr (stores)  // the next row's elements: exponentials leave memory idle
+      for (std::int64_t i = 0; i < together * lanes; i += 64 / static_cast<std::int64_t>(sizeof(T))) {
+        __builtin_prefetch(out + n + first + i, 1);
+        __builtin_prefetch(in + n + first + i);
+      }
+#endif
     auto ordinary = hn::Eq(lowest, lowest);
     for (std::int64_t i = 0; i < count; i += lanes) {
       const V x = hn::Sub(hn::LoadU(d, in + first + i), shift);

@@ -27,6 +27,10 @@ inline constexpr int most_sums = 24, last_sums = 24, most_columns = 6;
 inline constexpr int most_sums = 9, last_sums = 12, most_columns = 3;
 #endif
 inline constexpr int most_rows = 8;
+// One or two rows: more columns keep the sums' chains independent, and end fewer tiles.
+constexpr int columns_for(std::int64_t rows) {
+  return rows == 1 ? 8 : rows == 2 ? std::max(4, most_columns) : most_columns;
+}
 
 template <class T>
 constexpr std::int64_t lanes() {
@@ -153,7 +157,7 @@ void dot_tile(const Dots<T>& block) {
   for (const Run *run = block.runs, *end = run + block.run_count; run != end; ++run) {
     const T *a = block.a + run->a, *b = block.b + run->b;
     std::int64_t p = run->k;
-    if (N == most_columns && block.run_count == 1)
+    if (N == columns_for(M) && block.run_count == 1)
       for (std::int64_t i = 0; i < begun; i += line) prefetch_rows<N, N, T>(b + i, block.b_row);
     for (; p >= lanes<T>(); p -= lanes<T>()) {
       Vector<T> row[N];
@@ -208,9 +212,15 @@ void some_columns(Dots<T> block) {
   }
 }
 
+/// The same for M rows, one or two.
+template <int M, int N, class T>
+void few_rows(const Dots<T>& block) {
+  if constexpr (N > 0) block.n == N ? dot_tile<M, N>(block) : few_rows<M, N - 1>(block);
+}
+
 template <class T>
 void dots(const Dots<T>& all) {
-  const std::int64_t tiles = (all.n + most_columns - 1) / most_columns;  // of nearly equal width
+  const std::int64_t width = columns_for(all.m), tiles = (all.n + width - 1) / width;  // of nearly equal width
   for (std::int64_t t = 0; t < tiles; ++t) {
     const std::int64_t first = all.n * t / tiles;
     Dots<T> block = all;
@@ -218,7 +228,12 @@ void dots(const Dots<T>& all) {
     block.b += first * all.b_row;
     block.c += first;
     if (all.column_bias != nullptr) block.column_bias += first;
-    some_columns<most_columns>(block);
+    if (block.m == 1)
+      few_rows<1, columns_for(1)>(block);
+    else if (block.m == 2)
+      few_rows<2, columns_for(2)>(block);
+    else
+      some_columns<most_columns>(block);
   }
 }
 

@@ -65,7 +65,8 @@ class Worth {
   }
 
   void decide(bool alone, Clock::time_point now) {
-    rest_ = alone == decided_ ? std::min(2 * rest_, longest_rest) : alone ? first_rest_alone : shortest_rest;
+    const Time longest = alone ? longest_rest_alone : longest_rest;
+    rest_ = alone == decided_ ? std::min(2 * rest_, longest) : alone ? first_rest_alone : shortest_rest;
     alone_ = decided_ = alone;
     looks_ = false;
     next_look_ = now + rest_;
@@ -75,6 +76,8 @@ class Worth {
   static constexpr Time shortest_rest = std::chrono::milliseconds(250), longest_rest = std::chrono::seconds(2);
   // Another process may just have ended its work, with threads that still spin for some milliseconds.
   static constexpr Time first_rest_alone = std::chrono::milliseconds(40);
+  // A look takes a tenth of that; a team that is not used costs half of the cores or more.
+  static constexpr Time longest_rest_alone = std::chrono::milliseconds(700);
   static constexpr double surely = 1.25;  // faster than any caller alone, even if some of the work is inflation
   static constexpr double tie = 1.1;      // leaves the cores to others
 

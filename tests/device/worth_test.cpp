@@ -74,6 +74,16 @@ TEST_CASE("worth: threads that spin on after their turn keep the team away for a
   CHECK(alone < 0.25);
 }
 
+TEST_CASE("worth: after a long load the team is soon back", "[device]") {
+  for (int i = 0; i < 20; ++i) {  // loads end at any time between two looks
+    Simulation simulation;
+    bool alone = false;
+    simulation.share_alone(20 + 0.1 * i, {650, 460}, lenet_alone);
+    CHECK(simulation.share_alone(2, {240, 455}, lenet_alone, &alone) < 0.45);
+    CHECK(!alone);
+  }
+}
+
 TEST_CASE("worth: where every core is taken, the faster of the two", "[device]") {
   // Alone the caller has half a core, too.
   CHECK(Simulation{}.share_alone(20, {600, 500}, {950, 450}) < 0.15);

@@ -40,6 +40,9 @@ const std::vector<Shapes>& pairs() {
                                        {{2, 0, 3}, {1, 3}},
                                        {{0, 3}, {1, 1}},
                                        {{13, 1, 17}, {13, 19, 17}},
+                                       {{4, 3, 49}, {4, 3, 1}},  // a number for each row, and a row for all
+                                       {{5, 1, 8}, {5, 6, 8}},
+                                       {{6, 1}, {3, 6, 11}},
                                        {{2, 1, 3, 1, 2, 1, 2, 1}, {1, 2, 1, 2, 1, 3, 1, 2}}};
   return all;
 }
@@ -79,6 +82,12 @@ Operator binary(const char* name, Binary call, std::function<double(double, doub
                         .call = run,
                         .reference = each_pair(function),
                         .gradient_terms = 601,
+                        .large = true});
+  op.samples.push_back({.name = "large, a number for each row",
+                        .arguments = {uniform({7, 601, 1}), uniform({7, 601, 49}, low, high)},
+                        .call = run,
+                        .reference = each_pair(function),
+                        .gradient_terms = 49,
                         .large = true});
   op.refuses("shapes that do not broadcast", Kind::shape, {"[2,3]", "[4]"}, [call] { call(ones({2, 3}), ones({4})); });
   op.refuses("two dtypes", Kind::dtype, {"float32", "float64"}, [call] { call(ones({2}), ones({2}, DType::float64)); });
@@ -321,7 +330,8 @@ Operator mul_add() {
   for (const Three& three :
        {Three{{48}, {7, 48}, {7, 48}}, Three{{37}, {9, 37}, {9, 37}}, Three{{9, 37}, {37}, {9, 37}}, Three{{}, {}, {}},
         Three{{0}, {0}, {0}}, Three{{17}, {17}, {17}}, Three{{4097}, {4097}, {4097}}, Three{{3, 1}, {1, 5}, {3, 5}},
-        Three{{5}, {2, 3, 5}, {}}, Three{{2, 1, 5}, {3, 1}, {5}}, Three{{3, 1, 1}, {2, 3, 4, 4}, {2, 3, 4, 4}}})
+        Three{{5}, {2, 3, 5}, {}}, Three{{2, 1, 5}, {3, 1}, {5}}, Three{{4, 19}, {4, 1}, {19}},
+        Three{{1}, {3, 1, 9}, {3, 5, 9}}, Three{{3, 1, 1}, {2, 3, 4, 4}, {2, 3, 4, 4}}})
     op.samples.push_back({.name = message(three.a, " ", three.b, " ", three.c),
                           .arguments = {uniform(three.a, 0.5, 2), uniform(three.b, 0.5, 2), uniform(three.c, 0.5, 2)},
                           .call = run,
