@@ -155,7 +155,8 @@ const Kernels amx_kernels{.name = "AMX",
                           .begin = begin,
                           .end = end,
                           .depthwise = depthwise512,
-                          .short_runs = &avx512_kernels};
+                          .short_runs = &avx512_kernels,
+                          .widen = nullptr};
 
 }  // namespace tern::vectorized::int8
 #endif

@@ -12,8 +12,8 @@ using kernels::Rescale;
 
 /// Weights lie in panels of 16 output channels: [run][group][16][4], a group being 4 numbers of each channel that
 /// follow each other along the sum. A run is a part of the sum whose activations are adjacent; zeros fill its last
-/// group.
-inline constexpr std::int64_t panel_columns = 16, group_numbers = 4, group_bytes = panel_columns * group_numbers;
+/// group. Kernels of 16-bit numbers have 2 of them in a group, of as many bytes.
+inline constexpr std::int64_t panel_columns = 16, group_size = 4, group_bytes = panel_columns * group_size;
 /// A block has at most two panels.
 inline constexpr std::int64_t block_columns = 2 * panel_columns;
 
@@ -85,6 +85,12 @@ struct Kernels {
   void (*depthwise)(const DepthwiseRow&);  ///< null: the plain one
   /// Kernels that need no long runs, for images of few channels; null: none.
   const Kernels* short_runs = nullptr;
+  /// Kernels of 16-bit numbers: how bytes become these. Null: activations and weights are bytes.
+  void (*widen)(std::uint16_t* out, const std::uint8_t* in, std::int64_t count) = nullptr;
+
+  /// Bytes of a number, and numbers in a group.
+  std::int64_t number() const { return widen == nullptr ? 1 : 2; }
+  std::int64_t group_numbers() const { return group_size / number(); }
 };
 
 /// Runs the depthwise kernel of `own`.

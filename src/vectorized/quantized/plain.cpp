@@ -37,10 +37,10 @@ void finish(const std::int32_t* sums, std::int64_t count, const float* scale, co
 void multiply_panel(std::uint32_t* sums, const std::uint8_t* a, const Block& block, const std::int8_t* weight) {
   for (std::int64_t run = 0; run < block.runs; ++run) {
     const std::uint8_t* from = a + block.offset[run];
-    for (std::int64_t group = 0; group < block.groups; ++group, from += group_numbers, weight += group_bytes)
+    for (std::int64_t group = 0; group < block.groups; ++group, from += group_size, weight += group_bytes)
       for (std::int64_t j = 0; j < panel_columns; ++j) {
         std::int32_t sum = 0;
-        for (std::int64_t k = 0; k < group_numbers; ++k) sum += from[k] * weight[j * group_numbers + k];
+        for (std::int64_t k = 0; k < group_size; ++k) sum += from[k] * weight[j * group_size + k];
         sums[j] += static_cast<std::uint32_t>(sum);
       }
   }
@@ -98,6 +98,7 @@ const Kernels plain_kernels{.name = "plain",
                             .begin = begin,
                             .end = end,
                             .depthwise = depthwise,
-                            .short_runs = nullptr};
+                            .short_runs = nullptr,
+                            .widen = nullptr};
 
 }  // namespace tern::vectorized::int8
