@@ -155,6 +155,7 @@ const Kernels amx_kernels{.name = "AMX",
                           .begin = begin,
                           .end = end,
                           .depthwise = depthwise512,
+                          .depthwise_form = depthwise_bytes,
                           .short_runs = &avx512_kernels,
                           .widen = nullptr};
 

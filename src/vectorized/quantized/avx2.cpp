@@ -33,7 +33,8 @@ const Kernels avx2_kernels{.name = "AVX2",
                            .multiply = multiply<Words>,
                            .begin = nothing,
                            .end = nothing,
-                           .depthwise = nullptr,
+                           .depthwise = depthwise256,
+                           .depthwise_form = depthwise_words,
                            .short_runs = nullptr,
                            .widen = widen};
 

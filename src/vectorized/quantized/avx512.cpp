@@ -92,6 +92,7 @@ const Kernels avx512_kernels{.name = "AVX512_VNNI",
                              .begin = begin,
                              .end = end,
                              .depthwise = depthwise512,
+                             .depthwise_form = depthwise_bytes,
                              .short_runs = nullptr,
                              .widen = nullptr};
 

@@ -23,7 +23,8 @@ const Kernels avxvnni_kernels{.name = "AVX_VNNI",
                               .multiply = multiply<Bytes>,
                               .begin = nothing,
                               .end = nothing,
-                              .depthwise = nullptr,
+                              .depthwise = depthwise256,
+                              .depthwise_form = depthwise_words,
                               .short_runs = nullptr,
                               .widen = nullptr};
 

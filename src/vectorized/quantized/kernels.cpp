@@ -98,9 +98,6 @@ const Kernels& kernels() {
   const Kernels* const own = forced.load(std::memory_order_relaxed);
   return own == nullptr ? chosen() : *own;
 }
-void run_depthwise_row(const Kernels& own, const DepthwiseRow& row) {
-  (own.depthwise == nullptr ? plain_kernels : own).depthwise(row);
-}
 const Kernels* const* all_kernels() { return present().data(); }
 void force_kernels(const Kernels* kernels) { forced = kernels; }
 

@@ -48,23 +48,34 @@ struct Block {
   Rescale rescale = {};
 };
 
-/// Depthwise kernels take channels in blocks of 64, which lie in the order in which interleaving bytes leaves them:
-/// channel 16 l + 4 q + i of a block is number 16 q + 4 l + i.
-inline constexpr std::int64_t depthwise_block = 64;
-constexpr std::int64_t depthwise_place(std::int64_t channel) {
-  const std::int64_t c = channel % depthwise_block;
-  return channel - c + c / 4 % 4 * 16 + c / 16 * 4 + c % 4;
-}
+/// How a depthwise kernel wants its weights: [block of channels][step][place][4 bytes], zeros behind the last tap and
+/// channel. Bytes: a step adds four rows of a column of the kernel, [kw][group of 4 kh]. 16-bit numbers: two of the
+/// taps [kh][kw]. Channels of a block lie in the order in which interleaving leaves them.
+struct DepthwiseForm {
+  std::int64_t block;  ///< channels
+  bool words;
+
+  /// Channel 16 l + 4 q + i of a block is number q * block / 4 + 4 l + i.
+  constexpr std::int64_t place(std::int64_t channel) const {
+    const std::int64_t c = channel % block;
+    return channel - c + c / 4 % 4 * (block / 4) + c / 16 * 4 + c % 4;
+  }
+  constexpr std::int64_t steps(std::int64_t KH, std::int64_t KW) const {
+    return words ? (KH * KW + 1) / 2 : KW * ((KH + 3) / 4);
+  }
+};
+inline constexpr DepthwiseForm depthwise_bytes{64, false}, depthwise_words{32, true};
 
 /// One row of depthwise outputs: position p of channel c is the sum over kh and kw of x[kh][p * step + kw * column + c]
-/// times a weight.
+/// times a weight. Kernels of 16-bit numbers may read whole blocks of channels.
 struct DepthwiseRow {
-  const std::uint8_t* const* x = nullptr;  ///< of each kh
+  const std::uint8_t* const* x = nullptr;     ///< of each kh
+  const std::uint8_t* const* taps = nullptr;  ///< of each kh and kw, an even number of them: for 16-bit numbers
   std::int64_t KH = 1, KW = 1;
   std::int64_t step = 0, column = 0, positions = 0, channels = 0;
-  const std::int8_t* weight = nullptr;  ///< [block][kw][group of 4 kh][64][4], zeros behind the last kh and channel
-  const std::int32_t* bias = nullptr;   ///< [block][64]
-  const float* scale = nullptr;         ///< likewise
+  const std::int8_t* weight = nullptr;
+  const std::int32_t* bias = nullptr;  ///< [block][place]
+  const float* scale = nullptr;        ///< likewise
   std::uint8_t* y = nullptr;
   float* real = nullptr;
   const std::uint8_t* other = nullptr;
@@ -82,7 +93,8 @@ struct Kernels {
   /// Called around the blocks of one thread: `rows` of its strips.
   void (*begin)(std::int64_t rows);
   void (*end)();
-  void (*depthwise)(const DepthwiseRow&);  ///< null: the plain one
+  void (*depthwise)(const DepthwiseRow&);
+  DepthwiseForm depthwise_form;
   /// Kernels that need no long runs, for images of few channels; null: none.
   const Kernels* short_runs = nullptr;
   /// Kernels of 16-bit numbers: how bytes become these. Null: activations and weights are bytes.
@@ -92,9 +104,6 @@ struct Kernels {
   std::int64_t number() const { return widen == nullptr ? 1 : 2; }
   std::int64_t group_numbers() const { return group_size / number(); }
 };
-
-/// Runs the depthwise kernel of `own`.
-void run_depthwise_row(const Kernels& own, const DepthwiseRow& row);
 
 /// The best of this processor, within TERN_SIMD.
 const Kernels& kernels();

@@ -62,6 +62,7 @@ void multiply(const Block& block) {
 }
 
 void depthwise(const DepthwiseRow& row) {
+  constexpr std::int64_t depthwise_block = depthwise_bytes.block;
   const std::int64_t groups = row.groups();
   for (std::int64_t begin = 0; begin < row.channels; begin += depthwise_block) {
     const std::int64_t count = std::min(depthwise_block, row.channels - begin);
@@ -69,7 +70,7 @@ void depthwise(const DepthwiseRow& row) {
     std::int64_t place[depthwise_block];
     float scale[depthwise_block];
     for (std::int64_t c = 0; c < count; ++c) {
-      place[c] = depthwise_place(c);
+      place[c] = depthwise_bytes.place(c);
       scale[c] = row.scale[begin + place[c]];
     }
     for (std::int64_t p = 0; p < row.positions; ++p) {
@@ -98,6 +99,7 @@ const Kernels plain_kernels{.name = "plain",
                             .begin = begin,
                             .end = end,
                             .depthwise = depthwise,
+                            .depthwise_form = depthwise_bytes,
                             .short_runs = nullptr,
                             .widen = nullptr};
 

@@ -8,7 +8,75 @@
 
 namespace tern::vectorized::int8 {
 
+void depthwise256(const DepthwiseRow& row);  // in depthwise256.cpp
+
 namespace {
+
+/// 16 columns of a result: what their sums begin with and what follows.
+class Panel {
+ public:
+  __m256i bias[2];
+
+  Panel(const Block& block, std::int64_t column)
+      : columns_(block.columns - column),
+        rescaler_(block.rescale, block.real == nullptr),
+        scale_{_mm256_maskload_ps(block.scale + column, first_lanes(columns_)),
+               _mm256_maskload_ps(block.scale + column + 8, first_lanes(columns_ - 8))},
+        small_(rescaler_.is_small(scale_, 2)) {
+    bias[0] = _mm256_maskload_epi32(block.bias + column, first_lanes(columns_));
+    bias[1] = _mm256_maskload_epi32(block.bias + column + 8, first_lanes(columns_ - 8));
+  }
+
+  /// Rescales and writes `rows` rows, the first of which begins `at`.
+  void finish(const Block& block, const __m256i (*sum)[2], int rows, std::int64_t at) const {
+    if (block.real != nullptr)
+      write_real(block, sum, rows, at);
+    else if (block.other != nullptr)
+      small_ ? write<true, true>(block, sum, rows, at) : write<true, false>(block, sum, rows, at);
+    else
+      small_ ? write<false, true>(block, sum, rows, at) : write<false, false>(block, sum, rows, at);
+  }
+
+ private:
+  /// 16-bit numbers of the result, in the order 0 to 3, 8 to 11, 4 to 7, 12 to 15.
+  template <bool adds, bool small>
+  __m256i words(const Block& block, const __m256i* sum, std::int64_t at) const {
+    __m256i other[2];
+    if constexpr (adds) {
+      const __m128i bytes = load_bytes(block.other + at, columns_);
+      other[0] = _mm256_cvtepu8_epi32(bytes);
+      other[1] = _mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8));
+    }
+    return _mm256_packs_epi32(rescaler_.number<small>(sum[0], scale_[0], adds ? other : nullptr),
+                              rescaler_.number<small>(sum[1], scale_[1], adds ? other + 1 : nullptr));
+  }
+
+  template <bool adds, bool small>
+  void write(const Block& block, const __m256i (*sum)[2], int rows, std::int64_t at) const {
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    for (int i = 0; i < rows; i += 2, at += 2 * block.pitch) {
+      const bool second = i + 1 < rows;
+      const __m256i first = words<adds, small>(block, sum[i], at);
+      const __m256i both =
+          rescaler_.bytes(first, second ? words<adds, small>(block, sum[i + 1], at + block.pitch) : first);
+      const __m256i bytes = _mm256_permutevar8x32_epi32(both, order);
+      store_bytes(block.y + at, _mm256_castsi256_si128(bytes), columns_);
+      if (second) store_bytes(block.y + at + block.pitch, _mm256_extracti128_si256(bytes, 1), columns_);
+    }
+  }
+
+  void write_real(const Block& block, const __m256i (*sum)[2], int rows, std::int64_t at) const {
+    for (int i = 0; i < rows; ++i, at += block.pitch)
+      for (int half = 0; half < 2; ++half)
+        _mm256_maskstore_ps(block.real + at + 8 * half, first_lanes(columns_ - 8 * half),
+                            rescaler_.real(sum[i][half], scale_[half]));
+  }
+
+  std::int64_t columns_;
+  Rescaler rescaler_;
+  __m256 scale_[2];
+  bool small_;
+};
 
 // Rows whose sums are in registers together: 12 of 16, beside two vectors of weights, one of activations, one product.
 constexpr std::int64_t tile_rows = 6;
