@@ -157,7 +157,8 @@ const Kernels amx_kernels{.name = "AMX",
                           .depthwise = depthwise512,
                           .depthwise_form = depthwise_bytes,
                           .short_runs = &avx512_kernels,
-                          .widen = nullptr};
+                          .widen = nullptr,
+                          .winograd = nullptr};
 
 }  // namespace tern::vectorized::int8
 #endif

@@ -8,14 +8,9 @@
 namespace tern::vectorized::int8 {
 
 extern const Kernels avx2_kernels;
+extern const WinogradKernels winograd256;  // in winograd256.cpp
 
 namespace {
-
-struct Words {
-  static __m256i add(__m256i sum, __m256i numbers, __m256i weights) {
-    return _mm256_add_epi32(sum, _mm256_madd_epi16(numbers, weights));
-  }
-};
 
 void widen(std::uint16_t* out, const std::uint8_t* in, std::int64_t count) {
   std::int64_t i = 0;
@@ -36,7 +31,8 @@ const Kernels avx2_kernels{.name = "AVX2",
                            .depthwise = depthwise256,
                            .depthwise_form = depthwise_words,
                            .short_runs = nullptr,
-                           .widen = widen};
+                           .widen = widen,
+                           .winograd = &winograd256};
 
 }  // namespace tern::vectorized::int8
 #endif

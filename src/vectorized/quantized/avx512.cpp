@@ -94,7 +94,8 @@ const Kernels avx512_kernels{.name = "AVX512_VNNI",
                              .depthwise = depthwise512,
                              .depthwise_form = depthwise_bytes,
                              .short_runs = nullptr,
-                             .widen = nullptr};
+                             .widen = nullptr,
+                             .winograd = nullptr};
 
 }  // namespace tern::vectorized::int8
 #endif

@@ -26,7 +26,8 @@ const Kernels avxvnni_kernels{.name = "AVX_VNNI",
                               .depthwise = depthwise256,
                               .depthwise_form = depthwise_words,
                               .short_runs = nullptr,
-                              .widen = nullptr};
+                              .widen = nullptr,
+                              .winograd = nullptr};
 
 }  // namespace tern::vectorized::int8
 #endif

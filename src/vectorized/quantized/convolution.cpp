@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "tern/kernels/algorithms.hpp"
 #include "vectorized/cache.hpp"
 #include "vectorized/parallel.hpp"
 #include "vectorized/quantized/kept_bytes.hpp"
@@ -382,13 +384,26 @@ void run_products(Context& context, const std::int8_t* weight, const Conv2d& siz
   });
 }
 
-void run(Context& context, const std::int8_t* weight, const Conv2d& s, const Arrays& arrays) {
+bool winograd_is_faster(const Conv2d& s) {
+  const Kernels& own = int8::kernels();
+  return own.winograd != nullptr && winograd_nanoseconds(s) < Plan(s, own, 1).nanoseconds();
+}
+
+void run(Context& context, const LayerArrays& arrays, const Conv2d& s, const Rescale& rescale) {
+  constexpr const char* decision = "quantized_conv2d";
   if (s.N * s.OH * s.OW * s.O == 0) return;
-  if (s.groups > 1 && s.groups == s.C && s.groups == s.O)
-    run_depthwise(context, {arrays.y, arrays.real, arrays.x, weight, arrays.bias, arrays.scale, arrays.other}, s,
-                  arrays.rescale);
-  else
-    run_products(context, weight, s, arrays);
+  const std::string_view forced = forced_algorithm(context, decision);
+  if (forced != "general" && s.groups > 1 && s.groups == s.C && s.groups == s.O) {
+    run_depthwise(context, arrays, s, rescale);
+    return took_algorithm(context, decision, "depthwise");
+  }
+  const WinogradKernels* const winograd = winograd_kernels();
+  if (winograd != nullptr && takes_winograd(s) && (forced.empty() ? winograd_is_faster(s) : forced == "winograd") &&
+      run_winograd(context, arrays, s, rescale, *winograd))
+    return took_algorithm(context, decision, "winograd");
+  run_products(context, arrays.weight, s,
+               {arrays.y, arrays.real, arrays.x, arrays.bias, arrays.scale, arrays.other, rescale});
+  took_algorithm(context, decision, "general");
 }
 
 }  // namespace
@@ -396,12 +411,12 @@ void run(Context& context, const std::int8_t* weight, const Conv2d& s, const Arr
 void conv2d(Context& context, std::uint8_t* y, const std::uint8_t* x, const std::int8_t* weight,
             const std::int32_t* bias, const float* scale, const std::uint8_t* other, const Conv2d& sizes,
             const Rescale& rescale) {
-  run(context, weight, sizes, {y, nullptr, x, bias, scale, other, rescale});
+  run(context, {y, nullptr, x, weight, bias, scale, other}, sizes, rescale);
 }
 
 void conv2d_float(Context& context, float* y, const std::uint8_t* x, const std::int8_t* weight,
                   const std::int32_t* bias, const float* scale, const Conv2d& sizes, const Rescale& rescale) {
-  run(context, weight, sizes, {nullptr, y, x, bias, scale, nullptr, rescale});
+  run(context, {nullptr, y, x, weight, bias, scale, nullptr}, sizes, rescale);
 }
 
 }  // namespace tern::vectorized::int8

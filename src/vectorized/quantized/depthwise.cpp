@@ -89,7 +89,7 @@ struct Prepared {
 };
 
 /// Some output rows of all images.
-void run_rows(const DepthwiseArrays& arrays, const Conv2d& s, const kernels::Rescale& rescale, const Prepared& prepared,
+void run_rows(const LayerArrays& arrays, const Conv2d& s, const kernels::Rescale& rescale, const Prepared& prepared,
               Range output_rows) {
   const DepthwiseForm& form = prepared.kernels.depthwise_form;
   std::vector<const std::uint8_t*> lines(static_cast<std::size_t>(s.KH)), taps;
@@ -126,7 +126,7 @@ void run_rows(const DepthwiseArrays& arrays, const Conv2d& s, const kernels::Res
 
 }  // namespace
 
-void run_depthwise(Context& context, const DepthwiseArrays& arrays, const Conv2d& s, const kernels::Rescale& rescale) {
+void run_depthwise(Context& context, const LayerArrays& arrays, const Conv2d& s, const kernels::Rescale& rescale) {
   const std::int64_t rows = s.N * s.OH, slots = s.dilation_h * (s.KH - 1) + 1;
   const Kernels& own_kernels = int8::kernels();
   const DepthwiseForm& form = own_kernels.depthwise_form;

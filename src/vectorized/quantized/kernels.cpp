@@ -98,6 +98,12 @@ const Kernels& kernels() {
   const Kernels* const own = forced.load(std::memory_order_relaxed);
   return own == nullptr ? chosen() : *own;
 }
+const WinogradKernels* winograd_kernels() {
+  if (kernels().winograd != nullptr) return kernels().winograd;
+  for (const Kernels* const each : present())
+    if (each != nullptr && each->winograd != nullptr && allowed(each->name)) return each->winograd;
+  return nullptr;
+}
 const Kernels* const* all_kernels() { return present().data(); }
 void force_kernels(const Kernels* kernels) { forced = kernels; }
 

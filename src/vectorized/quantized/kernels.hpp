@@ -85,6 +85,8 @@ struct DepthwiseRow {
   std::int64_t groups() const { return (KH + 3) / 4; }
 };
 
+struct WinogradKernels;  // in winograd.hpp
+
 struct Kernels {
   const char* name;
   std::int64_t groups_multiple;  ///< runs have a multiple of so many groups
@@ -99,6 +101,8 @@ struct Kernels {
   const Kernels* short_runs = nullptr;
   /// Kernels of 16-bit numbers: how bytes become these. Null: activations and weights are bytes.
   void (*widen)(std::uint16_t* out, const std::uint8_t* in, std::int64_t count) = nullptr;
+  /// For convolutions of 3 x 3, where that is faster; null: never.
+  const WinogradKernels* winograd = nullptr;
 
   /// Bytes of a number, and numbers in a group.
   std::int64_t number() const { return widen == nullptr ? 1 : 2; }
@@ -107,6 +111,8 @@ struct Kernels {
 
 /// The best of this processor, within TERN_SIMD.
 const Kernels& kernels();
+/// Those of `kernels`, or of another instruction set that this processor has; null: none.
+const WinogradKernels* winograd_kernels();
 /// All that this processor has, the best first: for tests.
 const Kernels* const* all_kernels();
 /// Until the end of the process, or another call: null chooses again. For tests.

@@ -101,6 +101,7 @@ const Kernels plain_kernels{.name = "plain",
                             .depthwise = depthwise,
                             .depthwise_form = depthwise_bytes,
                             .short_runs = nullptr,
-                            .widen = nullptr};
+                            .widen = nullptr,
+                            .winograd = nullptr};
 
 }  // namespace tern::vectorized::int8

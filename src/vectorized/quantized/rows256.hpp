@@ -81,28 +81,43 @@ class Panel {
 // Rows whose sums are in registers together: 12 of 16, beside two vectors of weights, one of activations, one product.
 constexpr std::int64_t tile_rows = 6;
 
-/// M rows of one panel. Dot adds the products of a group: of `numbers`, those of one row, with eight columns.
+/// Groups of 16-bit numbers.
+struct Words {
+  static __m256i add(__m256i sum, __m256i numbers, __m256i weights) {
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(numbers, weights));
+  }
+};
+
+/// Adds a run of M rows, which are `line`. Dot adds the products of a group: of `numbers`, those of one row, with eight
+/// columns.
+template <class Dot, int M>
+inline __attribute__((always_inline)) void add_run(__m256i (*sum)[2], const std::uint8_t* const* line,
+                                                   const std::int8_t* weight, std::int64_t groups) {
+  for (std::int64_t group = 0; group < groups; ++group, weight += group_bytes) {
+    const __m256i left = load(weight), right = load(weight + 32);
+#pragma GCC unroll 8
+    for (int i = 0; i < M; ++i) {
+      std::int32_t numbers = 0;
+      __builtin_memcpy(&numbers, line[i] + group * group_size, sizeof(numbers));
+      const __m256i of_row = _mm256_set1_epi32(numbers);
+      sum[i][0] = Dot::add(sum[i][0], of_row, left);
+      sum[i][1] = Dot::add(sum[i][1], of_row, right);
+    }
+  }
+}
+
+/// M rows of one panel.
 template <class Dot, int M>
 void multiply_rows(const Block& block, const Panel& panel, const std::int8_t* weight, const std::uint8_t* a,
                    std::int64_t at) {
   __m256i sum[M][2];
 #pragma GCC unroll 8
   for (int i = 0; i < M; ++i) sum[i][0] = panel.bias[0], sum[i][1] = panel.bias[1];
-  for (std::int64_t run = 0; run < block.runs; ++run) {
+  for (std::int64_t run = 0; run < block.runs; ++run, weight += block.groups * group_bytes) {
     const std::uint8_t* line[M];
 #pragma GCC unroll 8
     for (int i = 0; i < M; ++i) line[i] = a + i * block.row + block.offset[run];
-    for (std::int64_t group = 0; group < block.groups; ++group, weight += group_bytes) {
-      const __m256i left = load(weight), right = load(weight + 32);
-#pragma GCC unroll 8
-      for (int i = 0; i < M; ++i) {
-        std::int32_t numbers = 0;
-        __builtin_memcpy(&numbers, line[i] + group * group_size, sizeof(numbers));
-        const __m256i of_row = _mm256_set1_epi32(numbers);
-        sum[i][0] = Dot::add(sum[i][0], of_row, left);
-        sum[i][1] = Dot::add(sum[i][1], of_row, right);
-      }
-    }
+    add_run<Dot, M>(sum, line, weight, block.groups);
   }
   panel.finish(block, sum, M, at);
 }
