@@ -149,6 +149,7 @@ void multiply(const Block& block) {
 }  // namespace
 
 const Kernels amx_kernels{.name = "AMX",
+                          .rows = most_rows,
                           .groups_multiple = step_groups,
                           .products = 1000,
                           .multiply = multiply,

@@ -23,6 +23,7 @@ void widen(std::uint16_t* out, const std::uint8_t* in, std::int64_t count) {
 }  // namespace
 
 const Kernels avx2_kernels{.name = "AVX2",
+                           .rows = 2 * tile_rows,
                            .groups_multiple = 1,
                            .products = 80,
                            .multiply = multiply<Words>,

@@ -86,6 +86,7 @@ void end() {}
 }  // namespace
 
 const Kernels avx512_kernels{.name = "AVX512_VNNI",
+                             .rows = 16,
                              .groups_multiple = 1,
                              .products = 200,
                              .multiply = multiply,

@@ -18,6 +18,7 @@ struct Bytes {
 }  // namespace
 
 const Kernels avxvnni_kernels{.name = "AVX_VNNI",
+                              .rows = 2 * tile_rows,
                               .groups_multiple = 1,
                               .products = 100,
                               .multiply = multiply<Bytes>,

@@ -23,7 +23,7 @@ namespace {
 
 using kernels::Conv2d;
 
-constexpr std::int64_t most_rows = 16, slack = 128;
+constexpr std::int64_t slack = 128;
 
 /// How one convolution is cut.
 struct Plan {
@@ -51,8 +51,12 @@ struct Plan {
     runs = adjacent ? s.KH : s.KH * s.KW;
     length = adjacent ? s.KW * s.C : inputs;
     const std::int64_t unit = kernels.groups_multiple * kernels.group_numbers();
-    if (!to_depth && s.groups == 1 && runs > 1 &&
-        4 * runs * round_up(length, unit) > 5 * round_up(runs * length, unit)) {
+    const bool one_tap = s.KH == 1 && s.KW == 1 && s.pad_h == 0 && s.pad_w == 0;
+    const bool in_place = one_tap && !to_depth && s.stride_h == 1 && s.stride_w == 1;
+    // Strips of short lines are cut badly, and copying is cheap where numbers are widened anyway.
+    const bool short_lines = kernels.widen != nullptr && !in_place && s.OW < kernels.rows && s.O >= 2 * panel_columns;
+    const bool short_runs = runs > 1 && 4 * runs * round_up(length, unit) > 5 * round_up(runs * length, unit);
+    if (!to_depth && s.groups == 1 && (short_lines || short_runs)) {
       merged = true;
       length *= runs;
       runs = 1;
@@ -62,28 +66,34 @@ struct Plan {
     panel = runs * groups * group_bytes;
     width = s.W + 2 * s.pad_w;
     height = s.H + 2 * s.pad_h;
-    const bool one_tap = s.KH == 1 && s.KW == 1 && s.pad_h == 0 && s.pad_w == 0;
-    flat = merged || (one_tap && !to_depth && s.stride_h == 1 && s.stride_w == 1);
+    flat = merged || in_place;
     copies = merged || to_depth || s.pad_h > 0 || s.pad_w > 0 || kernels.widen != nullptr ||
              groups * kernels.group_numbers() != length;
     const std::int64_t positions = s.N * s.OH * s.OW;
-    lines = flat ? flat_lines(positions, threads) : s.N * s.OH;
+    lines = flat ? flat_lines(positions, kernels.rows, longest_line(), threads) : s.N * s.OH;
     line = divide_up(positions, lines);
     longer = positions - lines * (positions / lines);
-    rows = divide_up(line, divide_up(line, most_rows));
+    rows = divide_up(line, divide_up(line, kernels.rows));
     if (longer > 0) rows = std::min(rows, line - 1);  // the shorter lines are one strip at least
     line_strips = divide_up(line, rows);
     // Between the two are positions of padding.
     joined = kernels.groups_multiple > 1 && !flat && copies && s.stride_h == 1 && s.stride_w == 1 &&
-             line + width <= most_rows;
+             line + width <= kernels.rows;
     if (joined) rows = line + width;
   }
 
-  /// Lines of at most 256 positions, as many for each thread unless they are few, in which strips waste the fewest
+  /// Positions of a product's line: its numbers stay in the cache where they are widened.
+  std::int64_t longest_line() const {
+    constexpr std::int64_t most = 256;
+    if (kernels.widen == nullptr) return most;
+    return std::clamp(cache_share(0.5) / std::max<std::int64_t>(row_bytes(), 1), 2 * kernels.rows, most);
+  }
+
+  /// Lines of at most so many positions, as many for each thread unless they are few, in which strips waste the fewest
   /// rows.
-  static std::int64_t flat_lines(std::int64_t positions, int threads) {
-    const bool few = positions < most_rows * most_rows;
-    const std::int64_t step = few ? 1 : std::max(threads, 1), least = round_up(divide_up(positions, 256), step);
+  static std::int64_t flat_lines(std::int64_t positions, std::int64_t most_rows, std::int64_t longest, int threads) {
+    const bool few = positions < 256;
+    const std::int64_t step = few ? 1 : std::max(threads, 1), least = round_up(divide_up(positions, longest), step);
     std::int64_t best = least, best_rows = std::numeric_limits<std::int64_t>::max();
     for (std::int64_t count = least; count <= std::min(2 * least, positions); count += step) {
       const std::int64_t each = divide_up(positions, count), strips = divide_up(each, most_rows);
@@ -365,7 +375,7 @@ void run_products(Context& context, const std::int8_t* weight, const Conv2d& siz
   const std::int64_t images = plan.flat ? 1 : std::min(plan.s.N, chunk / plan.s.OH + 2);
   std::int64_t extra =
       plan.flat ? 0 : images * (s.dilation_h * (s.KH - 1) + s.stride_h) * plan.width * s.C * plan.kernels.number();
-  if (plan.joined) extra += most_rows * s.C;  // a line alone reads that far
+  if (plan.joined) extra += plan.kernels.rows * s.C;  // a line alone reads that far
   const std::int64_t copy = round_up(plan.copies ? chunk * plan.line_bytes() + extra + slack : 0, 64);
   const std::int64_t strips = round_up(chunk * plan.line_strips * static_cast<std::int64_t>(sizeof(Strip)), 64);
   const Scratch scratch(context, static_cast<std::size_t>((copy + strips) * threads));

@@ -30,7 +30,7 @@ struct Strip {
 struct Block {
   Strip strips[2];
   int strip_count = 1;
-  std::int64_t rows = 0;  ///< of each strip, at most 16
+  std::int64_t rows = 0;  ///< of each strip, at most those of the kernels
   std::int64_t row = 0;   ///< bytes from one row of activations to the next
 
   std::int64_t runs = 1, groups = 0;     ///< groups per run
@@ -89,6 +89,7 @@ struct WinogradKernels;  // in winograd.hpp
 
 struct Kernels {
   const char* name;
+  std::int64_t rows;             ///< of a strip, at most
   std::int64_t groups_multiple;  ///< runs have a multiple of so many groups
   double products;               ///< per nanosecond, roughly
   void (*multiply)(const Block&);

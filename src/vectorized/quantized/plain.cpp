@@ -93,6 +93,7 @@ void end() {}
 }  // namespace
 
 const Kernels plain_kernels{.name = "plain",
+                            .rows = 16,
                             .groups_multiple = 1,
                             .products = 5,
                             .multiply = multiply,

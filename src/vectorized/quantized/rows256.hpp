@@ -27,6 +27,25 @@ class Panel {
     bias[1] = _mm256_maskload_epi32(block.bias + column + 8, first_lanes(columns_ - 8));
   }
 
+  /// Whether `write_plainly` may take the place of `finish`: it keeps sums in registers.
+  bool is_plain(const Block& block) const {
+    return small_ && columns_ >= panel_columns && block.real == nullptr && block.other == nullptr;
+  }
+  template <int rows>
+  inline __attribute__((always_inline)) void write_plainly(const Block& block, const __m256i (*sum)[2],
+                                                           std::int64_t at) const {
+#pragma GCC unroll 4
+    for (int i = 0; i < rows; i += 2, at += 2 * block.pitch) {
+      const int second = i + 1 < rows ? i + 1 : i;
+      const __m256i both =
+          rescaler_.bytes(words<false, true>(block, sum[i], 0), words<false, true>(block, sum[second], 0));
+      const __m256i bytes = _mm256_permutevar8x32_epi32(both, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(block.y + at), _mm256_castsi256_si128(bytes));
+      if (second > i)
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(block.y + at + block.pitch), _mm256_extracti128_si256(bytes, 1));
+    }
+  }
+
   /// Rescales and writes `rows` rows, the first of which begins `at`.
   void finish(const Block& block, const __m256i (*sum)[2], int rows, std::int64_t at) const {
     if (block.real != nullptr)
@@ -93,6 +112,7 @@ struct Words {
 template <class Dot, int M>
 inline __attribute__((always_inline)) void add_run(__m256i (*sum)[2], const std::uint8_t* const* line,
                                                    const std::int8_t* weight, std::int64_t groups) {
+#pragma GCC unroll 2
   for (std::int64_t group = 0; group < groups; ++group, weight += group_bytes) {
     const __m256i left = load(weight), right = load(weight + 32);
 #pragma GCC unroll 8
@@ -119,7 +139,10 @@ void multiply_rows(const Block& block, const Panel& panel, const std::int8_t* we
     for (int i = 0; i < M; ++i) line[i] = a + i * block.row + block.offset[run];
     add_run<Dot, M>(sum, line, weight, block.groups);
   }
-  panel.finish(block, sum, M, at);
+  if (panel.is_plain(block))
+    panel.write_plainly<M>(block, sum, at);
+  else
+    panel.finish(block, sum, M, at);
 }
 
 template <class Dot>

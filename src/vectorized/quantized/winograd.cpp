@@ -32,9 +32,9 @@ struct Plan {
         image_rows(divide_up(s.OH, tile_size)),
         image_columns(divide_up(s.OW, tile_size)),
         tiles(s.N * image_rows * image_columns) {
-    constexpr std::int64_t rows = 6;  // of a tile of sums
-    const std::int64_t fit = cache_share(1) / number_bytes(1) / rows * rows;
-    together = std::min(tiles, std::clamp<std::int64_t>(fit, rows, 4 * rows));
+    // Weights that are large beside the caches are read for many tiles each time.
+    const std::int64_t least = weight_bytes() > 32 * cache_share(1) ? 36 : 12;
+    together = std::min(tiles, std::clamp<std::int64_t>(cache_share(1) / number_bytes(1), least, 48));
   }
   std::int64_t number_bytes(std::int64_t count) const { return frequencies * count * channels * 2; }
   std::int64_t panel_numbers() const { return frequencies * channels * panel_columns; }
@@ -177,10 +177,15 @@ bool takes_winograd(const Conv2d& s) {
 }
 
 double winograd_nanoseconds(const Conv2d& s) {
+  // Products and bytes of weights in a nanosecond, nanoseconds of a tile for each panel and channel.
+  constexpr double products = 85, bytes = 16, panel = 90, channel = 2;
   const Plan plan(s);
-  const auto tiles = static_cast<double>(plan.tiles), numbers = static_cast<double>(plan.weight_bytes() / 2);
-  return tiles * numbers / 90 + tiles * static_cast<double>(plan.panels) * 90 +
-         tiles * static_cast<double>(plan.channels) * 2;
+  const auto tiles = static_cast<double>(plan.tiles), weights = static_cast<double>(plan.weight_bytes());
+  const auto passes = static_cast<double>(divide_up(plan.tiles, plan.together));
+  const double beyond_cache = std::max(0.0, weights - static_cast<double>(2 * cache_share(1)));
+  return tiles * (weights / 2 / products + panel * static_cast<double>(plan.panels) +
+                  channel * static_cast<double>(plan.channels)) +
+         passes * beyond_cache / bytes;
 }
 
 bool run_winograd(Context& context, const LayerArrays& arrays, const Conv2d& s, const kernels::Rescale& rescale,
