@@ -38,8 +38,8 @@ ABSENT = {
 LIBRARY_ALONE = {
     "src/modes": ["plugins.cpp"],
     "src/vectorized": ["detection.cpp", "instructions.cpp"],
-    "src/vectorized/quantized": ["amx.cpp", "avx2.cpp", "avx512.cpp", "avxvnni.cpp", "depthwise512.cpp", "rows256.hpp",
-                                 "rows512.hpp"],
+    "src/vectorized/quantized": ["amx.cpp", "avx2.cpp", "avx512.cpp", "avxvnni.cpp", "depthwise256.cpp",
+                                 "depthwise512.cpp", "finish256.hpp", "rows256.hpp", "rows512.hpp", "winograd256.cpp"],
     "src/vectorized/bfloat16": ["amx.cpp", "avx512.cpp", "packing.cpp", "packing.hpp"],
     "src/io": ["checkpoint.cpp", "checkpoint_sum.hpp", "dlpack.cpp", "npy.cpp", "npy_bytes.hpp", "npz.cpp",
                "safetensors.cpp", "safetensors_header.cpp", "safetensors_header.hpp"],

@@ -11,6 +11,7 @@
 #include "vectorized/bfloat16/kernels.hpp"
 #include "vectorized/gemm.hpp"
 #include "vectorized/instructions.hpp"
+#include "vectorized/quantized/kernels.hpp"
 #include "vectorized/team.hpp"
 #include "vectorized/vectorized.hpp"
 
@@ -26,6 +27,8 @@ std::string description() {
   return std::to_string(threads) + (threads == 1 ? " thread" : " threads") + engine + gemm_target() + for_bf16;
 }
 
+namespace family = kernels::family;
+
 constexpr Decision decisions[]{
     {"conv2d", {"im2col", "rows", "winograd", "depthwise", "lines", "taps", "dots"}},
     {"conv2d_grad_x", {"im2col", "rows", "winograd", "depthwise"}},
@@ -36,25 +39,28 @@ constexpr Decision decisions[]{
     {"linear", {"panels", "transposed", "dots"}},
     {"linear_grad_x", {"panels", "transposed"}},
     {"linear_grad_weight", {"panels", "transposed"}},
+    {"quantized_conv2d", {"general", "depthwise", "winograd"}},
 };
 
-/// The same, with the bfloat16 algorithms of this processor.
+/// Those of this processor: with its bfloat16 algorithms, and in 8 bits without what it lacks.
 std::span<const Decision> known_decisions() {
   static const auto known = [] {
     auto all = std::to_array(decisions);
     for (const bfloat16::Kernels* const kernels : {bfloat16::avx512_kernels(), bfloat16::amx_kernels()}) {
       if (kernels == nullptr) continue;
       for (Decision& decision : all) {
-        const bool has = decision.algorithms[0] != std::string_view("fused");
+        const bool has = decision.algorithms[0] != std::string_view("fused") &&
+                         decision.name != std::string_view("quantized_conv2d");
         if (has) *std::ranges::find(decision.algorithms, nullptr) = kernels->algorithm;
       }
     }
+    bool has_winograd = false;
+    if constexpr (kernels::wanted(family::quantized)) has_winograd = int8::winograd_kernels() != nullptr;
+    if (!has_winograd) *std::ranges::find(all.back().algorithms, std::string_view("winograd")) = nullptr;
     return all;
   }();
   return known;
 }
-
-namespace family = kernels::family;
 
 /// The kernels of a family, if the library has it.
 template <auto kernels_of, std::uint32_t needed>

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "support/catch.hpp"
+#include "tern/modes/forced_algorithm.hpp"
 #include "tern/tern.hpp"
 #include "vectorized/quantized/kernels.hpp"
 
@@ -111,6 +112,21 @@ Layer drawn_points(Random& random) {
           o};
 }
 
+/// 3 x 3 with weights of any size: the largest ones, all of one sign, leave the range in which Winograd's is exact.
+Layer drawn_squares(Random& random) {
+  const std::int64_t C = draw(random, 1, 80), O = draw(random, 1, 40), least = draw(random, 0, 3) == 0 ? 127 : -128;
+  const op::QuantizedConv2dOptions o{
+      .padding = {draw(random, 0, 3), draw(random, 0, 3)}, .x_zero = draw(random, 0, 255), .zero = zero(random)};
+  Generator generator(random());
+  return {numbers(random, {draw(random, 1, 3), C, draw(random, 3, 20), draw(random, 3, 20)}, DType::uint8,
+                  draw(random, 0, 1) * 255, 255),
+          numbers(random, {O, 3, 3, C}, DType::int8, least, 127),
+          numbers(random, {O}, DType::int32, -30000, 30000),
+          op::mul(rand({O}, generator), 1.0 / (700 * std::sqrt(static_cast<double>(C * 9)))),
+          {},
+          o};
+}
+
 struct Chosen {
   explicit Chosen(const vectorized::int8::Kernels* kernels) { vectorized::int8::force_kernels(kernels); }
   ~Chosen() { vectorized::int8::force_kernels(nullptr); }
@@ -123,8 +139,9 @@ TEST_CASE("int8 kernels: every instruction set gives the integers of the referen
   int sets = 0;
   for (auto* const* kernels = vectorized::int8::all_kernels(); *kernels != nullptr; ++kernels) ++sets;
   REQUIRE(sets > 0);
-  for (int i = 0; i < 210; ++i) {
-    const Layer layer = i % 3 == 0 ? drawn(random) : i % 3 == 1 ? drawn_first(random) : drawn_points(random);
+  constexpr Layer (*draws[])(Random&){drawn, drawn_first, drawn_points, drawn_squares};
+  for (int i = 0; i < 280; ++i) {
+    const Layer layer = draws[i % 4](random);
     const std::vector<double> expected = layer.run("sequential").values();
     for (auto* const* kernels = vectorized::int8::all_kernels(); *kernels != nullptr; ++kernels) {
       const Chosen chosen(*kernels);
@@ -132,5 +149,38 @@ TEST_CASE("int8 kernels: every instruction set gives the integers of the referen
       CHECK(layer.run("vectorized").values() == expected);
       CHECK(layer.run("vectorized", 3).values() == expected);
     }
+  }
+}
+
+TEST_CASE("int8 kernels: Winograd's convolution has the integers of the reference", "[device][int8]") {
+  if (vectorized::int8::winograd_kernels() == nullptr) return;
+  Random random(6);
+  const ForcedAlgorithm forced("quantized_conv2d", "winograd");
+  for (int i = 0; i < 80; ++i) {
+    const Layer layer = drawn_squares(random);
+    INFO("case " << i << ": " << layer.x.shape() << " by " << layer.weight.shape());
+    const std::vector<double> expected = layer.run("sequential").values();
+    CHECK(layer.run("vectorized").values() == expected);
+    CHECK(layer.run("vectorized", 3).values() == expected);
+  }
+  CHECK(forced.taken() > 0);
+  CHECK(forced.missed() == 0);
+}
+
+TEST_CASE("int8 kernels: Winograd's convolution leaves weights whose sums it cannot hold", "[device][int8]") {
+  if (vectorized::int8::winograd_kernels() == nullptr) return;
+  for (const auto& [C, takes] :
+       {std::pair{115, true}, {116, false}}) {  // 9 * 127 * 115 = 131,445, 2^25 / 255 = 131,586
+    const std::int64_t channels = C;
+    const Layer layer{full({1, channels, 5, 5}, 255, DType::uint8),
+                      full({4, 3, 3, channels}, 127, DType::int8),
+                      zeros({4}, DType::int32),
+                      full({4}, 1e-6),
+                      {},
+                      {.padding = 1}};
+    const std::vector<double> expected = layer.run("sequential").values();
+    const ForcedAlgorithm forced("quantized_conv2d", "winograd");
+    CHECK(layer.run("vectorized").values() == expected);
+    CHECK((forced.taken() > 0) == takes);
   }
 }

@@ -149,13 +149,17 @@ void multiply(const Block& block) {
 }  // namespace
 
 const Kernels amx_kernels{.name = "AMX",
+                          .rows = most_rows,
                           .groups_multiple = step_groups,
                           .products = 1000,
                           .multiply = multiply,
                           .begin = begin,
                           .end = end,
                           .depthwise = depthwise512,
-                          .short_runs = &avx512_kernels};
+                          .depthwise_form = depthwise_bytes,
+                          .short_runs = &avx512_kernels,
+                          .widen = nullptr,
+                          .winograd = nullptr};
 
 }  // namespace tern::vectorized::int8
 #endif

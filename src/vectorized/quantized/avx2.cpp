@@ -1,5 +1,6 @@
 // Compiled for AVX2: nothing in it runs where kernels() finds none. The instruction that multiplies bytes saturates, so
-// bytes become 16-bit numbers, whose products are added exactly.
+// numbers have 16 bits here, whose products are added exactly. Processors that need AVX2 for it take as many products
+// in a cycle so as by exact bytes, which need their signs changed and a step more.
 
 #if TERN_AVX2_BUILT
 #include "vectorized/quantized/rows256.hpp"
@@ -7,46 +8,32 @@
 namespace tern::vectorized::int8 {
 
 extern const Kernels avx2_kernels;
+extern const WinogradKernels winograd256;  // in winograd256.cpp
 
 namespace {
 
-struct Widened {
-  static constexpr std::int64_t rows = 2;
-
-  /// Four columns each.
-  struct Weights {
-    __m256i part[4];
-    explicit Weights(const std::int8_t* from) {
-#pragma GCC unroll 4
-      for (int q = 0; q < 4; ++q)
-        part[q] = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + 16 * q)));
-    }
-  };
-
-  /// Two numbers per column.
-  struct Sums {
-    __m256i part[4] = {};
-    void add(std::int32_t four, const Weights& weights) {
-      const __m256i numbers = _mm256_broadcastq_epi64(_mm_cvtepu8_epi16(_mm_cvtsi32_si128(four)));
-#pragma GCC unroll 4
-      for (int q = 0; q < 4; ++q) part[q] = _mm256_add_epi32(part[q], _mm256_madd_epi16(numbers, weights.part[q]));
-    }
-    __m256i columns(int half) const {
-      return _mm256_permute4x64_epi64(_mm256_hadd_epi32(part[2 * half], part[2 * half + 1]), 0xd8);
-    }
-  };
-};
+void widen(std::uint16_t* out, const std::uint8_t* in, std::int64_t count) {
+  std::int64_t i = 0;
+  for (; i + 16 <= count; i += 16)
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i),
+                        _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(in + i))));
+  for (; i < count; ++i) out[i] = in[i];
+}
 
 }  // namespace
 
 const Kernels avx2_kernels{.name = "AVX2",
+                           .rows = 2 * tile_rows,
                            .groups_multiple = 1,
-                           .products = 40,
-                           .multiply = multiply<Widened>,
+                           .products = 80,
+                           .multiply = multiply<Words>,
                            .begin = nothing,
                            .end = nothing,
-                           .depthwise = nullptr,
-                           .short_runs = nullptr};
+                           .depthwise = depthwise256,
+                           .depthwise_form = depthwise_words,
+                           .short_runs = nullptr,
+                           .widen = widen,
+                           .winograd = &winograd256};
 
 }  // namespace tern::vectorized::int8
 #endif

@@ -41,7 +41,7 @@ void multiply_rows(const Block& block, const Finish& finish, const std::uint8_t*
       for (int j = 0; j < V; ++j) numbers[j] = _mm512_loadu_si512(weight + j * block.panel);
 #pragma GCC unroll 8
       for (int i = 0; i < M; ++i) {
-        const __m512i of_row = group_of(line[i] + group * group_numbers);
+        const __m512i of_row = group_of(line[i] + group * group_size);
 #pragma GCC unroll 2
         for (int j = 0; j < V; ++j) sum[i][j] = _mm512_dpbusd_epi32(sum[i][j], of_row, numbers[j]);
       }
@@ -86,13 +86,17 @@ void end() {}
 }  // namespace
 
 const Kernels avx512_kernels{.name = "AVX512_VNNI",
+                             .rows = 16,
                              .groups_multiple = 1,
                              .products = 200,
                              .multiply = multiply,
                              .begin = begin,
                              .end = end,
                              .depthwise = depthwise512,
-                             .short_runs = nullptr};
+                             .depthwise_form = depthwise_bytes,
+                             .short_runs = nullptr,
+                             .widen = nullptr,
+                             .winograd = nullptr};
 
 }  // namespace tern::vectorized::int8
 #endif

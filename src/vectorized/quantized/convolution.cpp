@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "tern/kernels/algorithms.hpp"
 #include "vectorized/cache.hpp"
 #include "vectorized/parallel.hpp"
 #include "vectorized/quantized/kept_bytes.hpp"
@@ -20,7 +23,7 @@ namespace {
 
 using kernels::Conv2d;
 
-constexpr std::int64_t most_rows = 16, slack = 128;
+constexpr std::int64_t slack = 128;
 
 /// How one convolution is cut.
 struct Plan {
@@ -47,39 +50,50 @@ struct Plan {
     const bool adjacent = s.groups == 1 && s.dilation_w == 1;
     runs = adjacent ? s.KH : s.KH * s.KW;
     length = adjacent ? s.KW * s.C : inputs;
-    const std::int64_t unit = kernels.groups_multiple * group_numbers;
-    if (!to_depth && s.groups == 1 && runs > 1 &&
-        4 * runs * round_up(length, unit) > 5 * round_up(runs * length, unit)) {
+    const std::int64_t unit = kernels.groups_multiple * kernels.group_numbers();
+    const bool one_tap = s.KH == 1 && s.KW == 1 && s.pad_h == 0 && s.pad_w == 0;
+    const bool in_place = one_tap && !to_depth && s.stride_h == 1 && s.stride_w == 1;
+    // Strips of short lines are cut badly, and copying is cheap where numbers are widened anyway.
+    const bool short_lines = kernels.widen != nullptr && !in_place && s.OW < kernels.rows && s.O >= 2 * panel_columns;
+    const bool short_runs = runs > 1 && 4 * runs * round_up(length, unit) > 5 * round_up(runs * length, unit);
+    if (!to_depth && s.groups == 1 && (short_lines || short_runs)) {
       merged = true;
       length *= runs;
       runs = 1;
     }
-    groups = round_up(length, unit) / group_numbers;
+    groups = round_up(length, unit) / kernels.group_numbers();
     panels = divide_up(outputs, panel_columns);
     panel = runs * groups * group_bytes;
     width = s.W + 2 * s.pad_w;
     height = s.H + 2 * s.pad_h;
-    const bool one_tap = s.KH == 1 && s.KW == 1 && s.pad_h == 0 && s.pad_w == 0;
-    flat = merged || (one_tap && !to_depth && s.stride_h == 1 && s.stride_w == 1);
-    copies = merged || to_depth || s.pad_h > 0 || s.pad_w > 0 || groups * group_numbers != length;
+    flat = merged || in_place;
+    copies = merged || to_depth || s.pad_h > 0 || s.pad_w > 0 || kernels.widen != nullptr ||
+             groups * kernels.group_numbers() != length;
     const std::int64_t positions = s.N * s.OH * s.OW;
-    lines = flat ? flat_lines(positions, threads) : s.N * s.OH;
+    lines = flat ? flat_lines(positions, kernels.rows, longest_line(), threads) : s.N * s.OH;
     line = divide_up(positions, lines);
     longer = positions - lines * (positions / lines);
-    rows = divide_up(line, divide_up(line, most_rows));
+    rows = divide_up(line, divide_up(line, kernels.rows));
     if (longer > 0) rows = std::min(rows, line - 1);  // the shorter lines are one strip at least
     line_strips = divide_up(line, rows);
     // Between the two are positions of padding.
     joined = kernels.groups_multiple > 1 && !flat && copies && s.stride_h == 1 && s.stride_w == 1 &&
-             line + width <= most_rows;
+             line + width <= kernels.rows;
     if (joined) rows = line + width;
   }
 
-  /// Lines of at most 256 positions, as many for each thread unless they are few, in which strips waste the fewest
+  /// Positions of a product's line: its numbers stay in the cache where they are widened.
+  std::int64_t longest_line() const {
+    constexpr std::int64_t most = 256;
+    if (kernels.widen == nullptr) return most;
+    return std::clamp(cache_share(0.5) / std::max<std::int64_t>(row_bytes(), 1), 2 * kernels.rows, most);
+  }
+
+  /// Lines of at most so many positions, as many for each thread unless they are few, in which strips waste the fewest
   /// rows.
-  static std::int64_t flat_lines(std::int64_t positions, int threads) {
-    const bool few = positions < most_rows * most_rows;
-    const std::int64_t step = few ? 1 : std::max(threads, 1), least = round_up(divide_up(positions, 256), step);
+  static std::int64_t flat_lines(std::int64_t positions, std::int64_t most_rows, std::int64_t longest, int threads) {
+    const bool few = positions < 256;
+    const std::int64_t step = few ? 1 : std::max(threads, 1), least = round_up(divide_up(positions, longest), step);
     std::int64_t best = least, best_rows = std::numeric_limits<std::int64_t>::max();
     for (std::int64_t count = least; count <= std::min(2 * least, positions); count += step) {
       const std::int64_t each = divide_up(positions, count), strips = divide_up(each, most_rows);
@@ -97,11 +111,13 @@ struct Plan {
     return longer == 0 ? at * line : at * (line - 1) + std::min(at, longer);
   }
 
-  std::int64_t row_bytes() const { return merged ? groups * group_numbers : flat ? s.C : s.stride_w * s.C; }
+  std::int64_t row_bytes() const {
+    return merged ? groups * group_size : (flat ? s.C : s.stride_w * s.C) * kernels.number();
+  }
   /// Bytes of activations of a line, about.
   std::int64_t line_bytes() const {
     if (flat) return line * row_bytes();
-    return s.stride_h * width * s.C;
+    return s.stride_h * width * s.C * kernels.number();
   }
   /// Panels that strips meet one after the other, so that memory sees whole lines of the result and the strips stay in
   /// the first-level cache: all, if they leave room in the second-level cache, else as many as fit beside the strips.
@@ -116,17 +132,19 @@ struct Plan {
   }
 };
 
+/// Number is that of the kernels.
+template <class Number>
 void pack_panels(std::int8_t* out, const std::int8_t* weight, const Plan& plan, std::int64_t begin, std::int64_t end) {
-  const std::int64_t sum = plan.runs * plan.length;
+  const std::int64_t sum = plan.runs * plan.length, group_numbers = plan.kernels.group_numbers();
   for (std::int64_t at = begin; at < end; ++at) {
     const std::int64_t group = at / plan.panels, first = at % plan.panels * panel_columns;
-    std::int8_t* const panel = out + at * plan.panel;
+    auto* const panel = reinterpret_cast<Number*>(out + at * plan.panel);
     std::memset(panel, 0, static_cast<std::size_t>(plan.panel));
     for (std::int64_t j = 0; j < std::min(panel_columns, plan.outputs - first); ++j) {
       const std::int8_t* from = weight + (group * plan.outputs + first + j) * sum;
       for (std::int64_t run = 0; run < plan.runs; ++run)
         for (std::int64_t k = 0; k < plan.length; ++k)
-          panel[(run * plan.groups + k / group_numbers) * group_bytes + j * group_numbers + k % group_numbers] =
+          panel[((run * plan.groups + k / group_numbers) * panel_columns + j) * group_numbers + k % group_numbers] =
               *from++;
     }
   }
@@ -159,7 +177,7 @@ class Lines {
           const std::int64_t rows = (last - oh) * p.s.stride_h + p.s.dilation_h * (p.s.KH - 1) + 1;
           base = p.copies ? pad(free, n, first_row, rows) : x_ + (n * p.s.H + first_row) * p.s.W * p.s.C;
         }
-        from = base + (oh * p.s.stride_h - first_row) * p.width * p.s.C;
+        from = base + (oh * p.s.stride_h - first_row) * p.width * p.s.C * p.kernels.number();
       }
       if (p.joined) {
         const bool two = at + 1 < end && (at + 1) % p.s.OH != 0;
@@ -177,32 +195,45 @@ class Lines {
   }
 
  private:
+  /// `count` numbers, as the kernels read them; returns where others follow.
+  std::uint8_t* put(std::uint8_t* out, const std::uint8_t* in, std::int64_t count) const {
+    if (plan_.kernels.widen == nullptr)
+      std::memcpy(out, in, static_cast<std::size_t>(count));
+    else
+      plan_.kernels.widen(reinterpret_cast<std::uint16_t*>(out), in, count);
+    return out + count * plan_.kernels.number();
+  }
+  /// As many of padding.
+  std::uint8_t* fill(std::uint8_t* out, std::int64_t count) const {
+    if (plan_.kernels.widen == nullptr)
+      std::memset(out, zero_, static_cast<std::size_t>(count));
+    else
+      std::fill_n(reinterpret_cast<std::uint16_t*>(out), count, zero_);
+    return out + count * plan_.kernels.number();
+  }
+
   const std::uint8_t* copy_positions(std::uint8_t*& free, std::int64_t y, std::int64_t count) {
-    std::uint8_t* const to = free;
-    std::memcpy(to, x_ + y * plan_.s.C, static_cast<std::size_t>(count * plan_.s.C));
-    free += count * plan_.s.C;
-    return to;
+    return std::exchange(free, put(free, x_ + y * plan_.s.C, count * plan_.s.C));
   }
 
   /// Rows of image n from `first` on, padded or after space-to-depth.
   const std::uint8_t* pad(std::uint8_t*& free, std::int64_t n, std::int64_t first, std::int64_t rows) {
     const Conv2d& s = plan_.s;
     std::uint8_t* const to = free;
-    const std::int64_t bytes = plan_.width * s.C, side = s.pad_w * s.C;
+    const std::int64_t line = plan_.width * s.C, side = s.pad_w * s.C;
     if (plan_.to_depth) {
       rows_to_depth(to, x_, zero_, plan_.origin, n, {first, first + rows});
-      free += rows * bytes;
+      free += rows * line;
       return to;
     }
-    for (std::int64_t row = 0; row < rows; ++row, free += bytes) {
+    for (std::int64_t row = 0; row < rows; ++row) {
       const std::int64_t h = first + row - s.pad_h;
       if (h < 0 || h >= s.H) {
-        std::memset(free, zero_, static_cast<std::size_t>(bytes));
+        free = fill(free, line);
         continue;
       }
-      std::memset(free, zero_, static_cast<std::size_t>(side));
-      std::memcpy(free + side, x_ + (n * s.H + h) * s.W * s.C, static_cast<std::size_t>(s.W * s.C));
-      std::memset(free + side + s.W * s.C, zero_, static_cast<std::size_t>(side));
+      free = put(fill(free, side), x_ + (n * s.H + h) * s.W * s.C, s.W * s.C);
+      free = fill(free, side);
     }
     return to;
   }
@@ -219,16 +250,12 @@ class Lines {
         const bool inside = h >= 0 && h < s.H;
         const std::uint8_t* const row = x_ + ((n * s.H + h) * s.W + w) * s.C;
         if (s.dilation_w == 1 && inside && w >= 0 && w + s.KW <= s.W) {
-          std::memcpy(out, row, static_cast<std::size_t>(s.KW * s.C));
-          out += s.KW * s.C;
+          out = put(out, row, s.KW * s.C);
           continue;
         }
-        for (std::int64_t kw = 0; kw < s.KW; ++kw, out += s.C) {
+        for (std::int64_t kw = 0; kw < s.KW; ++kw) {
           const std::int64_t at = w + kw * s.dilation_w;
-          if (inside && at >= 0 && at < s.W)
-            std::memcpy(out, row + kw * s.dilation_w * s.C, static_cast<std::size_t>(s.C));
-          else
-            std::memset(out, zero_, static_cast<std::size_t>(s.C));
+          out = inside && at >= 0 && at < s.W ? put(out, row + kw * s.dilation_w * s.C, s.C) : fill(out, s.C);
         }
       }
     }
@@ -261,11 +288,13 @@ void multiply_lines(const Plan& plan, const Arrays& arrays, const std::int8_t* w
                     std::uint8_t* copy, Strip* strips) {
   std::vector<std::int64_t> offsets;
   const Conv2d& s = plan.s;
+  const std::int64_t number = plan.kernels.number();
   const bool adjacent = s.groups == 1 && s.dilation_w == 1;
   for (std::int64_t run = 0; run < plan.runs; ++run)
-    offsets.push_back(plan.merged ? 0
-                      : adjacent  ? run * s.dilation_h * plan.width * s.C
-                                  : (run / s.KW * s.dilation_h * plan.width + run % s.KW * s.dilation_w) * s.C);
+    offsets.push_back(number * (plan.merged ? 0
+                                : adjacent
+                                    ? run * s.dilation_h * plan.width * s.C
+                                    : (run / s.KW * s.dilation_h * plan.width + run % s.KW * s.dilation_w) * s.C));
   Block block;
   block.rows = plan.rows, block.row = plan.row_bytes();
   block.runs = plan.runs, block.groups = plan.groups, block.offset = offsets.data();
@@ -283,7 +312,7 @@ void multiply_lines(const Plan& plan, const Arrays& arrays, const std::int8_t* w
           block.strip_count = static_cast<int>(std::min<std::int64_t>(2, count - i));
           for (int k = 0; k < block.strip_count; ++k) {
             block.strips[k] = strips[i + k];
-            block.strips[k].a += group * plan.inputs;
+            block.strips[k].a += group * plan.inputs * number;
           }
           for (std::int64_t panel = first; panel < std::min(first + together, share.panel_end); panel += 2) {
             const std::int64_t own = panel * panel_columns, o = group * plan.outputs + own;
@@ -320,7 +349,8 @@ void pack_weights(std::int8_t* out, const std::int8_t* weight, const Plan& plan)
     weights_to_depth(own.data(), weight, plan.origin);
     weight = own.data();
   }
-  pack_panels(out, weight, plan, 0, plan.s.groups * plan.panels);
+  const auto pack = plan.kernels.widen == nullptr ? pack_panels<std::int8_t> : pack_panels<std::int16_t>;
+  pack(out, weight, plan, 0, plan.s.groups * plan.panels);
 }
 
 void run_products(Context& context, const std::int8_t* weight, const Conv2d& sizes, const Arrays& arrays) {
@@ -343,8 +373,9 @@ void run_products(Context& context, const std::int8_t* weight, const Conv2d& siz
       std::clamp<std::int64_t>(cache_share(0.5) / std::max<std::int64_t>(plan.line_bytes(), 1), 1, lines_each);
   // A chunk may meet several images, each with the rows that its last outputs read.
   const std::int64_t images = plan.flat ? 1 : std::min(plan.s.N, chunk / plan.s.OH + 2);
-  std::int64_t extra = plan.flat ? 0 : images * (s.dilation_h * (s.KH - 1) + s.stride_h) * plan.width * s.C;
-  if (plan.joined) extra += most_rows * s.C;  // a line alone reads that far
+  std::int64_t extra =
+      plan.flat ? 0 : images * (s.dilation_h * (s.KH - 1) + s.stride_h) * plan.width * s.C * plan.kernels.number();
+  if (plan.joined) extra += plan.kernels.rows * s.C;  // a line alone reads that far
   const std::int64_t copy = round_up(plan.copies ? chunk * plan.line_bytes() + extra + slack : 0, 64);
   const std::int64_t strips = round_up(chunk * plan.line_strips * static_cast<std::int64_t>(sizeof(Strip)), 64);
   const Scratch scratch(context, static_cast<std::size_t>((copy + strips) * threads));
@@ -363,13 +394,26 @@ void run_products(Context& context, const std::int8_t* weight, const Conv2d& siz
   });
 }
 
-void run(Context& context, const std::int8_t* weight, const Conv2d& s, const Arrays& arrays) {
+bool winograd_is_faster(const Conv2d& s) {
+  const Kernels& own = int8::kernels();
+  return own.winograd != nullptr && winograd_nanoseconds(s) < Plan(s, own, 1).nanoseconds();
+}
+
+void run(Context& context, const LayerArrays& arrays, const Conv2d& s, const Rescale& rescale) {
+  constexpr const char* decision = "quantized_conv2d";
   if (s.N * s.OH * s.OW * s.O == 0) return;
-  if (s.groups > 1 && s.groups == s.C && s.groups == s.O)
-    run_depthwise(context, {arrays.y, arrays.real, arrays.x, weight, arrays.bias, arrays.scale, arrays.other}, s,
-                  arrays.rescale);
-  else
-    run_products(context, weight, s, arrays);
+  const std::string_view forced = forced_algorithm(context, decision);
+  if (forced != "general" && s.groups > 1 && s.groups == s.C && s.groups == s.O) {
+    run_depthwise(context, arrays, s, rescale);
+    return took_algorithm(context, decision, "depthwise");
+  }
+  const WinogradKernels* const winograd = winograd_kernels();
+  if (winograd != nullptr && takes_winograd(s) && (forced.empty() ? winograd_is_faster(s) : forced == "winograd") &&
+      run_winograd(context, arrays, s, rescale, *winograd))
+    return took_algorithm(context, decision, "winograd");
+  run_products(context, arrays.weight, s,
+               {arrays.y, arrays.real, arrays.x, arrays.bias, arrays.scale, arrays.other, rescale});
+  took_algorithm(context, decision, "general");
 }
 
 }  // namespace
@@ -377,12 +421,12 @@ void run(Context& context, const std::int8_t* weight, const Conv2d& s, const Arr
 void conv2d(Context& context, std::uint8_t* y, const std::uint8_t* x, const std::int8_t* weight,
             const std::int32_t* bias, const float* scale, const std::uint8_t* other, const Conv2d& sizes,
             const Rescale& rescale) {
-  run(context, weight, sizes, {y, nullptr, x, bias, scale, other, rescale});
+  run(context, {y, nullptr, x, weight, bias, scale, other}, sizes, rescale);
 }
 
 void conv2d_float(Context& context, float* y, const std::uint8_t* x, const std::int8_t* weight,
                   const std::int32_t* bias, const float* scale, const Conv2d& sizes, const Rescale& rescale) {
-  run(context, weight, sizes, {nullptr, y, x, bias, scale, nullptr, rescale});
+  run(context, {nullptr, y, x, weight, bias, scale, nullptr}, sizes, rescale);
 }
 
 }  // namespace tern::vectorized::int8

@@ -19,27 +19,32 @@ namespace {
 
 using kernels::Conv2d;
 
-/// Bytes of the packed weights (see DepthwiseRow).
-std::int64_t weight_bytes(const Conv2d& s) { return round_up(s.C, depthwise_block) * s.KW * divide_up(s.KH, 4) * 4; }
+/// Bytes of the packed weights (see DepthwiseForm).
+std::int64_t weight_bytes(const Conv2d& s, const DepthwiseForm& form) {
+  return round_up(s.C, form.block) * form.steps(s.KH, s.KW) * group_size;
+}
 
 /// From [O, KH, KW, 1].
-void pack_weights(std::int8_t* out, const std::int8_t* weight, const Conv2d& s) {
-  const std::int64_t groups = divide_up(s.KH, 4);
-  std::memset(out, 0, static_cast<std::size_t>(weight_bytes(s)));
-  for (std::int64_t c = 0; c < s.C; ++c) {
-    const std::int64_t block = c / depthwise_block, place = depthwise_place(c) % depthwise_block;
-    for (std::int64_t kh = 0; kh < s.KH; ++kh)
-      for (std::int64_t kw = 0; kw < s.KW; ++kw)
-        out[(((block * s.KW + kw) * groups + kh / 4) * depthwise_block + place) * 4 + kh % 4] =
-            weight[(c * s.KH + kh) * s.KW + kw];
-  }
+void pack_weights(std::int8_t* out, const std::int8_t* weight, const Conv2d& s, const DepthwiseForm& form) {
+  const std::int64_t groups = divide_up(s.KH, 4), steps = form.steps(s.KH, s.KW);
+  std::memset(out, 0, static_cast<std::size_t>(weight_bytes(s, form)));
+  for (std::int64_t c = 0; c < s.C; ++c)
+    for (std::int64_t tap = 0; tap < s.KH * s.KW; ++tap) {
+      const std::int64_t kh = tap / s.KW, kw = tap % s.KW, step = form.words ? tap / 2 : kw * groups + kh / 4;
+      const std::int64_t place = (c / form.block * steps + step) * form.block + form.place(c % form.block);
+      std::int8_t* const to = out + place * group_size;
+      if (form.words)
+        reinterpret_cast<std::int16_t*>(to)[tap % 2] = weight[c * s.KH * s.KW + tap];
+      else
+        to[kh % 4] = weight[c * s.KH * s.KW + tap];
+    }
 }
 
 /// Numbers of channels in the order of the kernels; what lies behind the last channel is not used.
 template <class T>
-void reorder(T* out, const T* in, std::int64_t channels) {
-  std::memset(out, 0, static_cast<std::size_t>(round_up(channels, depthwise_block)) * sizeof(T));
-  for (std::int64_t c = 0; c < channels; ++c) out[depthwise_place(c)] = in[c];
+void reorder(T* out, const T* in, std::int64_t channels, const DepthwiseForm& form) {
+  std::memset(out, 0, static_cast<std::size_t>(round_up(channels, form.block)) * sizeof(T));
+  for (std::int64_t c = 0; c < channels; ++c) out[form.place(c)] = in[c];
 }
 
 /// Rows of an image with its padding; each lies in the slot of its number.
@@ -75,6 +80,7 @@ class PaddedRows {
 
 /// What a kernel reads beside the image, and memory for `slots` padded rows.
 struct Prepared {
+  const Kernels& kernels;
   const std::int8_t* weight;
   const std::int32_t* bias;
   const float* scale;
@@ -83,11 +89,12 @@ struct Prepared {
 };
 
 /// Some output rows of all images.
-void run_rows(const DepthwiseArrays& arrays, const Conv2d& s, const kernels::Rescale& rescale, const Prepared& prepared,
+void run_rows(const LayerArrays& arrays, const Conv2d& s, const kernels::Rescale& rescale, const Prepared& prepared,
               Range output_rows) {
-  std::vector<const std::uint8_t*> taps(static_cast<std::size_t>(s.KH));
+  const DepthwiseForm& form = prepared.kernels.depthwise_form;
+  std::vector<const std::uint8_t*> lines(static_cast<std::size_t>(s.KH)), taps;
   DepthwiseRow row;
-  row.x = taps.data();
+  row.x = lines.data();
   row.KH = s.KH, row.KW = s.KW;
   row.step = s.stride_w * s.C, row.column = s.dilation_w * s.C;
   row.positions = s.OW, row.channels = s.C;
@@ -100,35 +107,46 @@ void run_rows(const DepthwiseArrays& arrays, const Conv2d& s, const kernels::Res
                     prepared.slots);
     for (; at < last; ++at) {
       for (std::int64_t kh = 0; kh < s.KH; ++kh)
-        taps[static_cast<std::size_t>(kh)] = rows.row(at % s.OH * s.stride_h - s.pad_h + kh * s.dilation_h);
+        lines[static_cast<std::size_t>(kh)] = rows.row(at % s.OH * s.stride_h - s.pad_h + kh * s.dilation_h);
+      if (form.words) {
+        taps.clear();
+        for (const std::uint8_t* const line : lines)
+          for (std::int64_t kw = 0; kw < s.KW; ++kw) taps.push_back(line + kw * row.column);
+        if (taps.size() % 2 != 0) taps.push_back(taps.back());  // its weights are zeros
+        row.taps = taps.data();
+      }
       const std::int64_t place = at * s.OW * row.pitch;
       row.y = arrays.y == nullptr ? nullptr : arrays.y + place;
       row.real = arrays.real == nullptr ? nullptr : arrays.real + place;
       row.other = arrays.other == nullptr ? nullptr : arrays.other + place;
-      run_depthwise_row(int8::kernels(), row);
+      prepared.kernels.depthwise(row);
     }
   }
 }
 
 }  // namespace
 
-void run_depthwise(Context& context, const DepthwiseArrays& arrays, const Conv2d& s, const kernels::Rescale& rescale) {
+void run_depthwise(Context& context, const LayerArrays& arrays, const Conv2d& s, const kernels::Rescale& rescale) {
   const std::int64_t rows = s.N * s.OH, slots = s.dilation_h * (s.KH - 1) + 1;
-  const std::int64_t channels = round_up(s.C, depthwise_block);
-  const std::int64_t own = round_up(slots * (s.W + 2 * s.pad_w) * s.C, 64);
+  const Kernels& own_kernels = int8::kernels();
+  const DepthwiseForm& form = own_kernels.depthwise_form;
+  const std::int64_t channels = round_up(s.C, form.block);
+  const std::int64_t own =
+      round_up(slots * (s.W + 2 * s.pad_w) * s.C + form.block, 64);  // the last block is read whole
   const double nanoseconds = 0.006 * static_cast<double>(rows * s.OW) * static_cast<double>(s.C * s.KH * s.KW);
   const int threads = useful_threads(context, nanoseconds);
-  const KeptBytes weights(context, weight_bytes(s),
-                          {.groups = s.groups, .C = 1, .O = 1, .KH = s.KH, .KW = s.KW, .element = 1}, "depthwise int8",
-                          [&](std::int8_t* out) { pack_weights(out, arrays.weight, s); });
+  const KeptBytes weights(context, weight_bytes(s, form),
+                          {.groups = s.groups, .C = 1, .O = 1, .KH = s.KH, .KW = s.KW, .element = 1},
+                          form.words ? "depthwise int8 words" : "depthwise int8",
+                          [&](std::int8_t* out) { pack_weights(out, arrays.weight, s, form); });
   const Scratch scratch(context, static_cast<std::size_t>(8 * channels + own * threads));
   auto* const bias = scratch.as<std::int32_t>();
   auto* const scale = scratch.as<float>() + channels;
-  reorder(bias, arrays.bias, s.C);
-  reorder(scale, arrays.scale, s.C);
+  reorder(bias, arrays.bias, s.C, form);
+  reorder(scale, arrays.scale, s.C, form);
   std::uint8_t* const memory = scratch.as<std::uint8_t>() + 8 * channels;
   parallel(threads, [&](const Team& team) {
-    run_rows(arrays, s, rescale, {weights.data(), bias, scale, memory + own * team.index, slots},
+    run_rows(arrays, s, rescale, {own_kernels, weights.data(), bias, scale, memory + own * team.index, slots},
              {team.begin(rows), team.end(rows)});
   });
 }

@@ -9,6 +9,8 @@ namespace tern::vectorized::int8 {
 
 namespace {
 
+constexpr std::int64_t depthwise_block = depthwise_bytes.block;
+
 /// 64 channels of up to four rows, the four bytes of a channel side by side: part q has the channels 16 l + 4 q ...
 struct Column {
   __m512i part[4];

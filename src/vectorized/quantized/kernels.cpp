@@ -98,8 +98,11 @@ const Kernels& kernels() {
   const Kernels* const own = forced.load(std::memory_order_relaxed);
   return own == nullptr ? chosen() : *own;
 }
-void run_depthwise_row(const Kernels& own, const DepthwiseRow& row) {
-  (own.depthwise == nullptr ? plain_kernels : own).depthwise(row);
+const WinogradKernels* winograd_kernels() {
+  if (kernels().winograd != nullptr) return kernels().winograd;
+  for (const Kernels* const each : present())
+    if (each != nullptr && each->winograd != nullptr && allowed(each->name)) return each->winograd;
+  return nullptr;
 }
 const Kernels* const* all_kernels() { return present().data(); }
 void force_kernels(const Kernels* kernels) { forced = kernels; }

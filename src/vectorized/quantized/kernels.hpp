@@ -12,8 +12,8 @@ using kernels::Rescale;
 
 /// Weights lie in panels of 16 output channels: [run][group][16][4], a group being 4 numbers of each channel that
 /// follow each other along the sum. A run is a part of the sum whose activations are adjacent; zeros fill its last
-/// group.
-inline constexpr std::int64_t panel_columns = 16, group_numbers = 4, group_bytes = panel_columns * group_numbers;
+/// group. Kernels of 16-bit numbers have 2 of them in a group, of as many bytes.
+inline constexpr std::int64_t panel_columns = 16, group_size = 4, group_bytes = panel_columns * group_size;
 /// A block has at most two panels.
 inline constexpr std::int64_t block_columns = 2 * panel_columns;
 
@@ -30,7 +30,7 @@ struct Strip {
 struct Block {
   Strip strips[2];
   int strip_count = 1;
-  std::int64_t rows = 0;  ///< of each strip, at most 16
+  std::int64_t rows = 0;  ///< of each strip, at most those of the kernels
   std::int64_t row = 0;   ///< bytes from one row of activations to the next
 
   std::int64_t runs = 1, groups = 0;     ///< groups per run
@@ -48,23 +48,34 @@ struct Block {
   Rescale rescale = {};
 };
 
-/// Depthwise kernels take channels in blocks of 64, which lie in the order in which interleaving bytes leaves them:
-/// channel 16 l + 4 q + i of a block is number 16 q + 4 l + i.
-inline constexpr std::int64_t depthwise_block = 64;
-constexpr std::int64_t depthwise_place(std::int64_t channel) {
-  const std::int64_t c = channel % depthwise_block;
-  return channel - c + c / 4 % 4 * 16 + c / 16 * 4 + c % 4;
-}
+/// How a depthwise kernel wants its weights: [block of channels][step][place][4 bytes], zeros behind the last tap and
+/// channel. Bytes: a step adds four rows of a column of the kernel, [kw][group of 4 kh]. 16-bit numbers: two of the
+/// taps [kh][kw]. Channels of a block lie in the order in which interleaving leaves them.
+struct DepthwiseForm {
+  std::int64_t block;  ///< channels
+  bool words;
+
+  /// Channel 16 l + 4 q + i of a block is number q * block / 4 + 4 l + i.
+  constexpr std::int64_t place(std::int64_t channel) const {
+    const std::int64_t c = channel % block;
+    return channel - c + c / 4 % 4 * (block / 4) + c / 16 * 4 + c % 4;
+  }
+  constexpr std::int64_t steps(std::int64_t KH, std::int64_t KW) const {
+    return words ? (KH * KW + 1) / 2 : KW * ((KH + 3) / 4);
+  }
+};
+inline constexpr DepthwiseForm depthwise_bytes{64, false}, depthwise_words{32, true};
 
 /// One row of depthwise outputs: position p of channel c is the sum over kh and kw of x[kh][p * step + kw * column + c]
-/// times a weight.
+/// times a weight. Kernels of 16-bit numbers may read whole blocks of channels.
 struct DepthwiseRow {
-  const std::uint8_t* const* x = nullptr;  ///< of each kh
+  const std::uint8_t* const* x = nullptr;     ///< of each kh
+  const std::uint8_t* const* taps = nullptr;  ///< of each kh and kw, an even number of them: for 16-bit numbers
   std::int64_t KH = 1, KW = 1;
   std::int64_t step = 0, column = 0, positions = 0, channels = 0;
-  const std::int8_t* weight = nullptr;  ///< [block][kw][group of 4 kh][64][4], zeros behind the last kh and channel
-  const std::int32_t* bias = nullptr;   ///< [block][64]
-  const float* scale = nullptr;         ///< likewise
+  const std::int8_t* weight = nullptr;
+  const std::int32_t* bias = nullptr;  ///< [block][place]
+  const float* scale = nullptr;        ///< likewise
   std::uint8_t* y = nullptr;
   float* real = nullptr;
   const std::uint8_t* other = nullptr;
@@ -74,24 +85,35 @@ struct DepthwiseRow {
   std::int64_t groups() const { return (KH + 3) / 4; }
 };
 
+struct WinogradKernels;  // in winograd.hpp
+
 struct Kernels {
   const char* name;
+  std::int64_t rows;             ///< of a strip, at most
   std::int64_t groups_multiple;  ///< runs have a multiple of so many groups
   double products;               ///< per nanosecond, roughly
   void (*multiply)(const Block&);
   /// Called around the blocks of one thread: `rows` of its strips.
   void (*begin)(std::int64_t rows);
   void (*end)();
-  void (*depthwise)(const DepthwiseRow&);  ///< null: the plain one
+  void (*depthwise)(const DepthwiseRow&);
+  DepthwiseForm depthwise_form;
   /// Kernels that need no long runs, for images of few channels; null: none.
   const Kernels* short_runs = nullptr;
-};
+  /// Kernels of 16-bit numbers: how bytes become these. Null: activations and weights are bytes.
+  void (*widen)(std::uint16_t* out, const std::uint8_t* in, std::int64_t count) = nullptr;
+  /// For convolutions of 3 x 3, where that is faster; null: never.
+  const WinogradKernels* winograd = nullptr;
 
-/// Runs the depthwise kernel of `own`.
-void run_depthwise_row(const Kernels& own, const DepthwiseRow& row);
+  /// Bytes of a number, and numbers in a group.
+  std::int64_t number() const { return widen == nullptr ? 1 : 2; }
+  std::int64_t group_numbers() const { return group_size / number(); }
+};
 
 /// The best of this processor, within TERN_SIMD.
 const Kernels& kernels();
+/// Those of `kernels`, or of another instruction set that this processor has; null: none.
+const WinogradKernels* winograd_kernels();
 /// All that this processor has, the best first: for tests.
 const Kernels* const* all_kernels();
 /// Until the end of the process, or another call: null chooses again. For tests.

@@ -37,10 +37,10 @@ void finish(const std::int32_t* sums, std::int64_t count, const float* scale, co
 void multiply_panel(std::uint32_t* sums, const std::uint8_t* a, const Block& block, const std::int8_t* weight) {
   for (std::int64_t run = 0; run < block.runs; ++run) {
     const std::uint8_t* from = a + block.offset[run];
-    for (std::int64_t group = 0; group < block.groups; ++group, from += group_numbers, weight += group_bytes)
+    for (std::int64_t group = 0; group < block.groups; ++group, from += group_size, weight += group_bytes)
       for (std::int64_t j = 0; j < panel_columns; ++j) {
         std::int32_t sum = 0;
-        for (std::int64_t k = 0; k < group_numbers; ++k) sum += from[k] * weight[j * group_numbers + k];
+        for (std::int64_t k = 0; k < group_size; ++k) sum += from[k] * weight[j * group_size + k];
         sums[j] += static_cast<std::uint32_t>(sum);
       }
   }
@@ -62,6 +62,7 @@ void multiply(const Block& block) {
 }
 
 void depthwise(const DepthwiseRow& row) {
+  constexpr std::int64_t depthwise_block = depthwise_bytes.block;
   const std::int64_t groups = row.groups();
   for (std::int64_t begin = 0; begin < row.channels; begin += depthwise_block) {
     const std::int64_t count = std::min(depthwise_block, row.channels - begin);
@@ -69,7 +70,7 @@ void depthwise(const DepthwiseRow& row) {
     std::int64_t place[depthwise_block];
     float scale[depthwise_block];
     for (std::int64_t c = 0; c < count; ++c) {
-      place[c] = depthwise_place(c);
+      place[c] = depthwise_bytes.place(c);
       scale[c] = row.scale[begin + place[c]];
     }
     for (std::int64_t p = 0; p < row.positions; ++p) {
@@ -92,12 +93,16 @@ void end() {}
 }  // namespace
 
 const Kernels plain_kernels{.name = "plain",
+                            .rows = 16,
                             .groups_multiple = 1,
                             .products = 5,
                             .multiply = multiply,
                             .begin = begin,
                             .end = end,
                             .depthwise = depthwise,
-                            .short_runs = nullptr};
+                            .depthwise_form = depthwise_bytes,
+                            .short_runs = nullptr,
+                            .widen = nullptr,
+                            .winograd = nullptr};
 
 }  // namespace tern::vectorized::int8
