@@ -159,7 +159,7 @@ void tile(const Block<T>& block) {
   const std::int64_t a_row = block.a_row, a_column = ByRows ? 1 : block.a_column, b_row = block.b_row;
   const T* b_next = block.b_next;
   for (int i = 0; i < M; ++i)  // c may come from far away, and the products take a while
-    for (int j = 0; j < V; ++j) hwy::Prefetch(block.c + i * block.c_row + j * lanes<T>());
+    for (int j = 0; j < V; ++j) hwy::Prefetch(block.c + block.c_next + i * block.c_row + j * lanes<T>());
   const Run whole{.k = block.k};
   const Run* const runs = block.runs == nullptr ? &whole : block.runs;
   for (const Run *run = runs, *end = runs + (block.runs == nullptr ? 1 : block.run_count); run != end; ++run) {
@@ -169,8 +169,12 @@ void tile(const Block<T>& block) {
     [[maybe_unused]] const T* next = b + block.b_panel;
     for (std::int64_t first = 0; first < run->k; first += ahead) {
       const std::int64_t last = std::min(first + ahead, run->k);
-      if (block.a_next != nullptr)
-        for (int i = 0; i < M; ++i) hwy::Prefetch(block.a_next + i * a_row + first);
+      if (block.a_next != nullptr) {
+        if constexpr (ByRows)
+          for (int i = 0; i < M; ++i) hwy::Prefetch(block.a_next + i * a_row + first);
+        else
+          prefetch_far(block.a_next + first);
+      }
       if (block.b_next != nullptr)
         for (std::int64_t p = 0; p < block.b_next_rows; ++p, b_next += b_row)
           for (int j = 0; j < V; ++j) prefetch_far(b_next + j * lanes<T>());
@@ -294,17 +298,33 @@ void pack_transposed(T* panels, const T* b, std::int64_t b_row, std::int64_t k, 
   }
 }
 
-// ---- a block ------------------------------------------------------------------------------------------------------
+/// The first row of tile `t` of m rows; tiles are nearly equally high.
+HWY_INLINE std::int64_t tile_edge(std::int64_t m, std::int64_t t) { return m * t / ((m + tile_rows - 1) / tile_rows); }
 
-/// k columns of m <= tile_rows elements, `tile_rows` apart.
+/// k columns of m <= tile_rows elements, one after another.
 template <class T>
-void copy_columns(T* out, const T* a, std::int64_t a_column, std::int64_t m, std::int64_t k) {
+HWY_INLINE void copy_columns(T* out, const T* a, std::int64_t a_column, std::int64_t m, std::int64_t k) {
   if (m == tile_rows)
     for (std::int64_t p = 0; p < k; ++p) std::memcpy(out + p * tile_rows, a + p * a_column, tile_rows * sizeof(T));
   else
     for (std::int64_t p = 0; p < k; ++p)
-      for (std::int64_t i = 0; i < m; ++i) out[p * tile_rows + i] = a[p * a_column + i];
+      for (std::int64_t i = 0; i < m; ++i) out[p * m + i] = a[p * a_column + i];
 }
+
+template <class T>
+void pack_tiles(T* tiles, const T* a, std::int64_t a_column, std::int64_t m, std::int64_t k) {
+  constexpr std::int64_t strip = 8;  // columns of a, so that both sides have runs of some length
+  const std::int64_t count = (m + tile_rows - 1) / tile_rows;
+  for (std::int64_t from = 0; from < k; from += strip)
+    for (std::int64_t t = 0; t < count; ++t) {
+      const std::int64_t first = tile_edge(m, t), rows = tile_edge(m, t + 1) - first;
+      const std::int64_t last = std::min(from + strip, k);
+      for (std::int64_t p = from; p < last; ++p) hwy::Prefetch(a + (p + strip) * a_column + first);
+      copy_columns(tiles + first * k + from * rows, a + from * a_column + first, a_column, rows, last - from);
+    }
+}
+
+// ---- a block ------------------------------------------------------------------------------------------------------
 
 inline constexpr std::int64_t copied_depth = 512;
 
@@ -356,21 +376,28 @@ void multiply_by(const Block<T>& block) {
   // the same lines of it, columns in as many pages.
   HWY_ALIGN T copy[copied_depth * tile_rows];
   const std::int64_t stride_bytes = (ByRows ? block.a_row : block.a_column) * static_cast<std::int64_t>(sizeof(T));
-  const bool copied = block.runs == nullptr && block.n >= 4 * width && block.k <= copied_depth &&
-                      (ByRows ? stride_bytes % 4096 == 0 && tile_rows > first_level_ways() : stride_bytes > 512);
+  const bool hard = ByRows ? stride_bytes % 4096 == 0 && tile_rows > first_level_ways() : stride_bytes > 512;
+  const bool copied =
+      !block.a_tiles &&
+      (block.tiles != nullptr || (hard && block.runs == nullptr && block.n >= 4 * width && block.k <= copied_depth));
+  const std::int64_t a_row = block.a_tiles ? block.k : block.a_row;
   for (std::int64_t t = 0; t < tiles; ++t) {
-    const std::int64_t first = block.m * t / tiles;  // tiles of nearly equal height
+    const std::int64_t first = tile_edge(block.m, t);
     Block<T> part = block;
-    part.m = block.m * (t + 1) / tiles - first;
-    part.a += first * block.a_row;
+    part.m = tile_edge(block.m, t + 1) - first;
+    part.a += first * a_row;
+    const T* const next_a = t + 1 < tiles && block.runs == nullptr ? part.a + part.m * a_row : nullptr;
     if (copied) {  // adjacent rows of a tile: its lines then do not collide in the cache
+      T* const tile = block.tiles == nullptr ? copy : block.tiles + first * block.k;
       if constexpr (ByRows)
-        transpose<T>(copy, tile_rows, part.a, block.a_row, part.m, block.k);
+        transpose<T>(tile, part.m, part.a, a_row, part.m, block.k);
       else
-        copy_columns(copy, part.a, block.a_column, part.m, block.k);
-      part.a = copy;
+        copy_columns(tile, part.a, block.a_column, part.m, block.k);
+      part.a = tile;
+    }
+    if (copied || block.a_tiles) {
       part.a_row = 1;
-      part.a_column = tile_rows;
+      part.a_column = part.m;
     }
     part.c += first * block.c_row;
     if (block.row_bias != nullptr) part.row_bias += first;
@@ -394,11 +421,14 @@ void multiply_by(const Block<T>& block) {
     const auto full = tile_for(part.m, panel_vectors);
     const bool odd = odd_rows > 0 && has_masked_memory && part.n % width > 0 && part.n % width <= lanes<T>();
     const std::int64_t left = odd ? width : 0;  // for three vectors at the end
-    const T* const next_rows =
-        ByRows && !copied && t + 1 < tiles && block.runs == nullptr ? part.a + part.m * block.a_row : nullptr;
+    const bool by_lines = next_a != nullptr && (block.a_tiles || (ByRows && block.tiles != nullptr));
+    const T* const next_rows = ByRows && !copied ? next_a : nullptr;
     for (; part.n - left >= width; advance(width)) {
       const bool last = part.n < 2 * width + left;
       part.a_next = last ? next_rows : nullptr;
+      part.c_next = !last ? width : t + 1 < tiles ? part.m * block.c_row - (block.n - part.n) : 0;
+      const std::int64_t behind = part.n / width - 1;  // panels: one row during each of the last ones
+      if (by_lines && behind < part.m) part.a_next = next_a + behind * a_row;
       part.b_next = last ? block.b_next : nullptr;
       part.b_next_rows = (ahead + tiles - 1) / tiles;
       if (part.b_next != nullptr) part.b_next += block.k * t / tiles * block.b_row;
@@ -406,6 +436,7 @@ void multiply_by(const Block<T>& block) {
     }
     if constexpr (odd_rows > 0)
       if (odd && part.n > width) {
+        part.c_next = 0;
         const auto columns = copied ? odd_function<false, T> : odd_function<ByRows, T>;
         part.a_next = next_rows;
         part.b_next = nullptr;
@@ -413,6 +444,7 @@ void multiply_by(const Block<T>& block) {
         continue;
       }
     if (part.n == 0) continue;
+    part.c_next = 0;
     if (block.n < width) part.a_next = next_rows;
     columns_of<T>(tile_for(part.m, (part.n + lanes<T>() - 1) / lanes<T>()), part);
   }
@@ -422,7 +454,8 @@ template <bool ByRows, class T>
 void multiply_columns(Block<T> block) {
   constexpr std::int64_t width = panel_vectors * lanes<T>();
   const std::int64_t rest = block.n % width, whole = block.n - rest;
-  if (narrow_rows > tile_rows && block.m > tile_rows && whole < 4 * width && rest > 0 && rest <= lanes<T>()) {
+  if (narrow_rows > tile_rows && !block.a_tiles && block.m > tile_rows && whole < 4 * width && rest > 0 &&
+      rest <= lanes<T>()) {
     Block<T> last = block;
     last.n = rest;
     last.b += whole / width * block.b_panel;
@@ -436,7 +469,7 @@ void multiply_columns(Block<T> block) {
 
 template <class T>
 void multiply(const Block<T>& block) {
-  if (block.a_column == 1)
+  if (block.a_column == 1 && !block.a_tiles)
     multiply_columns<true>(block);
   else
     multiply_columns<false>(block);
@@ -451,6 +484,7 @@ const GemmKernels<T>& kernels() {
                                         .multiply = multiply<T>,
                                         .pack = pack<T>,
                                         .pack_transposed = pack_transposed<T>,
+                                        .pack_tiles = pack_tiles<T>,
                                         .transpose = transpose<T>};
   return table;
 }

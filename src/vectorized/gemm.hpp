@@ -17,6 +17,8 @@ struct Block {
   std::int64_t m = 0, n = 0, k = 0;
   const T* a = nullptr;
   std::int64_t a_row = 0, a_column = 0;  ///< strides of a; one of them is 1
+  T* tiles = nullptr;    ///< if not null, m * k elements: keeps a there, in the order in which it is read
+  bool a_tiles = false;  ///< a is what another block has kept of the same m rows, or pack_tiles has made of them
   const T* b = nullptr;
   std::int64_t b_row = 0, b_panel = 0;
   const Run* runs =
@@ -31,7 +33,7 @@ struct Block {
   T top = std::numeric_limits<T>::infinity();  ///< with relu: what larger results become
   const T* b_next = nullptr;                   ///< panels like b's that will be read next and are prefetched; or null
   const T* a_next = nullptr;                   ///< for the kernels' own use
-  std::int64_t b_next_rows = 0;
+  std::int64_t b_next_rows = 0, c_next = 0;    ///< the same; c_next: elements from c to the part that comes next
 };
 
 template <class T>
@@ -46,6 +48,8 @@ struct GemmKernels {
   void (*pack)(T* panels, const T* b, std::int64_t b_row, std::int64_t k, std::int64_t n);
   /// The same panels of a b that is stored as [n, k].
   void (*pack_transposed)(T* panels, const T* b, std::int64_t b_row, std::int64_t k, std::int64_t n);
+  /// Block::tiles of an a that is stored as [k, m].
+  void (*pack_tiles)(T* tiles, const T* a, std::int64_t a_column, std::int64_t m, std::int64_t k);
   /// out [columns, rows] = in [rows, columns]^T.
   void (*transpose)(T* out, std::int64_t out_row, const T* in, std::int64_t in_row, std::int64_t rows,
                     std::int64_t columns);

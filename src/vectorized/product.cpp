@@ -20,6 +20,9 @@ constexpr std::int64_t depth_bytes = 2048;
 // columns every row would be another page: 15 instead of 6 ms for 1 x 4096 x 9216 on two cores.
 constexpr std::int64_t streams = 16;
 
+// Where the tiles of a are kept: their bytes, or more with a large second-level cache, and the columns that read them.
+constexpr std::int64_t tiles_bytes = 2 * 1024 * 1024, group_columns = 4096;
+
 // Products of at most this many elements are sliced along k, in slices of at least this length.
 constexpr std::int64_t sliced_size = 64 * 64, slice_length = 4096, most_slices = 16;
 
@@ -169,16 +172,28 @@ Plan<T>::Plan(const Problem& problem, const Arrays<T>& arrays, Candidates<T> alg
   const std::int64_t most = std::max<std::int64_t>(1, block_bytes() / element / block_k_ / width) * width;
   const std::int64_t blocks = divide_up(packed_side, most);
   block_columns_ = divide_up(divide_up(packed_side, blocks), width) * width;
-  packed_ = block_k_ * block_columns_;
-  if (algorithm_->transposes) {
-    const std::int64_t rows = divide_up(n, column_parts_) + kernels.tile_rows;
-    transposed_ = divide_up(rows * transposed_row(), 16) * 16;
+  packed_ = round_up(block_k_ * block_columns_, 16);
+  const std::int64_t part_rows = divide_up(m, row_parts_);
+  const std::int64_t part_columns = divide_up(divide_up(n, kernels.lanes), column_parts_) * kernels.lanes;
+  group_rows_ = algorithm_->transposes ? divide_up(n, column_parts_) : part_rows;
+  group_columns_ = block_columns_;
+  if (keeps_tiles(part_rows, part_columns)) {
+    const std::int64_t most_rows = std::max(tiles_bytes, 4 * block_bytes()) / element / block_k_;
+    const std::int64_t most_columns = chain_ < longest ? group_columns / 4 : group_columns;
+    group_rows_ = round_up(divide_up(part_rows, divide_up(part_rows, most_rows)), kernels.tile_rows);
+    group_columns_ = round_up(divide_up(part_columns, divide_up(part_columns, most_columns)), block_columns_);
+    tiles_ = round_up(group_rows_ * block_k_, 16);
   }
-  if (chain_ < longest) {
-    const std::int64_t rows = algorithm_->transposes ? divide_up(n, column_parts_) + 1 : divide_up(m, row_parts_) + 1;
-    later_ = divide_up(rows * transposed_row(), 16) * 16;
-  }
-  packed_ = divide_up(packed_, 16) * 16;
+  if (algorithm_->transposes) transposed_ = round_up((group_rows_ + kernels.tile_rows) * scratch_row(), 16);
+  if (chain_ < longest) later_ = round_up(group_rows_ * scratch_row(), 16);
+}
+
+template <class T>
+bool Plan<T>::keeps_tiles(std::int64_t rows, std::int64_t columns) const {
+  if (algorithm_->transposes || in_place(rows) || columns <= block_columns_) return false;
+  // Rows that collide in the first-level cache, columns of which each is in another page.
+  constexpr std::int64_t colliding = 4096;
+  return problem_.shape.transpose_a || problem_.shape.k * static_cast<std::int64_t>(sizeof(T)) % colliding == 0;
 }
 
 template <class T>
@@ -274,7 +289,7 @@ void Plan<T>::run_chains(Block<T> block, std::int64_t k, bool clip, T* later, co
     block.relu = clip && last == k && k <= chain_;
     if (first == chain_) {
       block.c = later;
-      block.c_row = transposed_row();
+      block.c_row = scratch_row();
       block.row_bias = block.column_bias = nullptr;
     }
     multiply(block, first);
@@ -287,50 +302,73 @@ void Plan<T>::run_chains(Block<T> block, std::int64_t k, bool clip, T* later, co
     for (std::int64_t j = 0; j < block.n; ++j) c[i * c_row + j] = clipped(c[i * c_row + j], block.top);
 }
 
+/// All blocks of columns of a group for one block of k: the first keeps the tiles of a for the others.
 template <class T>
-void Plan<T>::run_panels(const Part<T>& part, T* packed) const {
+void Plan<T>::multiply_group(const Part<T>& part, Block<T> group, std::int64_t column, std::int64_t from,
+                             T* packed) const {
   const auto& kernels = gemm_kernels<T>();
   const auto& shape = problem_.shape;
-  const std::int64_t width = kernels.panel_width;
-  const std::int64_t b_row = shape.transpose_b ? shape.k : shape.n;
-  for (std::int64_t column = 0; column < part.n; column += block_columns_) {
-    const std::int64_t columns = std::min(block_columns_, part.n - column);
-    Block<T> whole;
-    whole.m = part.m;
-    whole.n = columns;
-    whole.a_row = shape.transpose_a ? 1 : shape.k;
-    whole.a_column = shape.transpose_a ? shape.m : 1;
-    whole.c = part.c + column;
-    whole.c_row = shape.n;
-    whole.column_bias = part.bias == nullptr ? nullptr : part.bias + column;
-    run_chains(whole, part.k, clips(problem_.activation) && slices_ == 1, packed + packed_,
-               [&](Block<T> block, std::int64_t first) {
-                 const std::int64_t from = part.first_k + first;
-                 block.a = part.a + (shape.transpose_a ? from * shape.m : from);
-                 const T* b = part.b + (shape.transpose_b ? column * shape.k + from : from * shape.n + column);
-                 std::int64_t done = 0;
-                 if (in_place(part.m)) {  // except the last columns
-                   done = columns / width * width;
-                   block.n = done;
-                   block.b = b;
-                   block.b_row = b_row;
-                   block.b_panel = width;
-                   kernels.multiply(block);
-                   if (done == columns) return;
-                   block.c += done;
-                   if (block.column_bias != nullptr) block.column_bias += done;
-                 }
-                 if (shape.transpose_b)
-                   kernels.pack_transposed(packed, b, b_row, block.k, columns);
-                 else
-                   kernels.pack(packed, b + done, b_row, block.k, columns - done);
-                 block.n = columns - done;
-                 block.b = packed;
-                 block.b_row = width;
-                 block.b_panel = block.k * width;
-                 kernels.multiply(block);
-               });
+  const std::int64_t width = kernels.panel_width, b_row = shape.transpose_b ? shape.k : shape.n;
+  T* const tiles = tiles_ == 0 ? nullptr : packed + packed_ + later_;
+  if (tiles != nullptr && shape.transpose_a) {
+    kernels.pack_tiles(tiles, group.a, shape.m, group.m, group.k);
+    group.a_tiles = true;
+  } else {
+    group.tiles = tiles;
   }
+  for (std::int64_t j = 0; j < group.n; j += block_columns_) {
+    if (group.a_tiles) group.a = tiles;
+    std::int64_t columns = std::min(block_columns_, group.n - j);
+    const T* b = part.b + (shape.transpose_b ? (column + j) * shape.k + from : from * shape.n + column + j);
+    Block<T> block = group;
+    block.c += j;
+    if (block.column_bias != nullptr) block.column_bias += j;
+    if (in_place(part.m)) {  // except the last columns
+      block.n = columns / width * width;
+      block.b = b;
+      block.b_row = b_row;
+      block.b_panel = width;
+      kernels.multiply(block);
+      columns -= block.n;
+      if (columns == 0) continue;
+      b += block.n;
+      block.c += block.n;
+      if (block.column_bias != nullptr) block.column_bias += block.n;
+    }
+    if (shape.transpose_b)
+      kernels.pack_transposed(packed, b, b_row, block.k, columns);
+    else
+      kernels.pack(packed, b, b_row, block.k, columns);
+    block.n = columns;
+    block.b = packed;
+    block.b_row = width;
+    block.b_panel = block.k * width;
+    kernels.multiply(block);
+    group.a_tiles = tiles != nullptr;
+    group.tiles = nullptr;
+  }
+}
+
+template <class T>
+void Plan<T>::run_panels(const Part<T>& part, T* packed) const {
+  const auto& shape = problem_.shape;
+  Block<T> group;
+  group.a_row = shape.transpose_a ? 1 : shape.k;
+  group.a_column = shape.transpose_a ? shape.m : 1;
+  group.c_row = shape.n;
+  for (std::int64_t row = 0; row < part.m; row += group_rows_)
+    for (std::int64_t column = 0; column < part.n; column += group_columns_) {
+      group.m = std::min(group_rows_, part.m - row);
+      group.n = std::min(group_columns_, part.n - column);
+      group.c = part.c + row * shape.n + column;
+      group.column_bias = part.bias == nullptr ? nullptr : part.bias + column;
+      run_chains(group, part.k, clips(problem_.activation) && slices_ == 1, packed + packed_,
+                 [&](Block<T> block, std::int64_t first) {
+                   const std::int64_t from = part.first_k + first;
+                   block.a = part.a + row * block.a_row + from * block.a_column;
+                   multiply_group(part, block, column, from, packed);
+                 });
+    }
 }
 
 template <class T>
@@ -349,7 +387,7 @@ void Plan<T>::run_transposed(const Part<T>& part, T* packed) const {
     whole.b = packed;
     whole.b_row = width;
     whole.c = transposed;
-    whole.c_row = transposed_row();
+    whole.c_row = scratch_row();
     whole.row_bias = part.bias;
     run_chains(whole, part.k, clips(problem_.activation) && slices_ == 1, transposed + transposed_,
                [&](Block<T> block, std::int64_t first) {
@@ -362,7 +400,7 @@ void Plan<T>::run_transposed(const Part<T>& part, T* packed) const {
                  block.b_panel = block.k * width;
                  kernels.multiply(block);
                });
-    kernels.transpose(part.c + column * shape.n, shape.n, transposed, transposed_row(), part.n, columns);
+    kernels.transpose(part.c + column * shape.n, shape.n, transposed, scratch_row(), part.n, columns);
   }
 }
 

@@ -86,7 +86,7 @@ class Plan {
   bool sums_in_chains() const { return algorithm_->sums == Sums::chains && slices_ == 1 && chain_ >= problem_.shape.k; }
 
   /// Elements of 64-byte aligned scratch: for each running thread, and for all of them together.
-  std::int64_t scratch() const { return packed_ + transposed_ + later_; }
+  std::int64_t scratch() const { return packed_ + transposed_ + later_ + tiles_; }
   std::int64_t shared() const;
 
   /// If an algorithm packs for the whole team: this member's share, complete before any part runs.
@@ -107,23 +107,30 @@ class Plan {
 
  private:
   std::int64_t size() const { return problem_.shape.batch * problem_.shape.m * problem_.shape.n; }
-  /// The stride of c^T; not a power of two, whose rows would collide in the cache.
-  std::int64_t transposed_row() const { return block_columns_ + 16; }
+  /// The stride of c^T and of a later chain; not a power of two, whose rows would collide in the cache.
+  std::int64_t scratch_row() const { return group_columns_ + 16; }
   /// Whether a part of m rows uses b in place: it reads it once.
   bool in_place(std::int64_t m) const;
+  /// Whether a part of so many rows and columns copies the tiles of a into scratch, for all blocks of columns.
+  bool keeps_tiles(std::int64_t rows, std::int64_t columns) const;
   Bfloat16Product tiles() const;
   void run_part(std::int64_t part, T* scratch, T* partials) const;
-  /// One block of columns of c, chain by chain; multiply(block, first) gets the block of k that begins at `first`.
+  /// One group of c, chain by chain; multiply(block, first) gets the block of k that begins at `first`.
   template <class Multiply>
   void run_chains(Block<T> block, std::int64_t k, bool clip, T* later, const Multiply& multiply) const;
+
+  /// The columns of `group`, which begin at `column`, for k from `from` on.
+  void multiply_group(const Part<T>& part, Block<T> group, std::int64_t column, std::int64_t from, T* packed) const;
 
   Problem problem_;
   Arrays<T> arrays_;
   const Algorithm<T>* algorithm_ = nullptr;
   std::int64_t slices_ = 1, row_parts_ = 1, column_parts_ = 1;
   std::int64_t block_k_ = 1, block_columns_ = 1;
-  std::int64_t chain_ = 1;                                ///< products that are added in one chain
-  std::int64_t packed_ = 0, transposed_ = 0, later_ = 0;  ///< elements of scratch; of a chain behind the first
+  std::int64_t group_rows_ = 1, group_columns_ = 1;  ///< of c, for which the tiles of a are kept
+  std::int64_t chain_ = 1;                           ///< products that are added in one chain
+  std::int64_t packed_ = 0, transposed_ = 0;  ///< elements of scratch; also of a chain behind the first, of tiles
+  std::int64_t later_ = 0, tiles_ = 0;
 };
 
 }  // namespace tern::vectorized::product
