@@ -274,13 +274,8 @@ struct AddAll {
 };
 
 template <class T>
-void add_all(Context& context, T* out, const T* a, const T* b, const T* c, const T* d, const T* e, const T* f,
-             std::int64_t n) {
-  if (f != nullptr)
-    map(context, n, AddAll{}, out, a, b, c, d, e, f);
-  else if (e != nullptr)
-    map(context, n, AddAll{}, out, a, b, c, d, e);
-  else if (d != nullptr)
+void add_all(Context& context, T* out, const T* a, const T* b, const T* c, const T* d, std::int64_t n) {
+  if (d != nullptr)
     map(context, n, AddAll{}, out, a, b, c, d);
   else if (c != nullptr)
     map(context, n, AddAll{}, out, a, b, c);

@@ -1,4 +1,3 @@
-#include <cstdlib>
 #include <exception>
 #include <utility>
 
@@ -64,7 +63,6 @@ void await_aside(void* stream_handle) noexcept {
 int mark(void* stream_handle) noexcept {
   Stream& stream = stream_state(stream_handle);
   Recording* const recording = stream.recording.load();
-  if (std::getenv("TERN_OLD_EARLY") != nullptr) return -1;
   if (recording == nullptr || recording->marks == Stream::most_marks) return -1;
   Mark& next = stream.marks[static_cast<std::size_t>(recording->marks)];
   try {

@@ -1,5 +1,4 @@
 #pragma once
-#include <cstdlib>
 // The families of the cuda mode. Other modes may borrow any of them.
 
 #include "tern/modes/mode.hpp"
@@ -79,7 +78,7 @@ kernels::Operators<T> operators() {
           .shape = shape<T>(),
           .update = update<T>(),
           .channels_last = true,
-          .wide_parameters = !std::is_same_v<T, Scalar<T>> && std::getenv("TERN_OLD_WIDE") == nullptr};
+          .wide_parameters = !std::is_same_v<T, Scalar<T>>};
 }
 
 }  // namespace tern::cuda

@@ -1,4 +1,3 @@
-#include <cstdlib>
 #include <cstring>
 #include <type_traits>
 
@@ -175,59 +174,6 @@ void copy_elements(Context& context, void* out, const void* in, const Strided& s
   });
 }
 
-// ---- planes of few channels to pixels ----
-
-inline constexpr int most_interleaved = 4;
-
-/// out [images, area, count] from in [images, count, area]. A thread reads 16 bytes of each plane.
-struct Interleaved {
-  std::int64_t area, plane, in_image, out_image;  ///< the last three: elements from one to the next
-};
-
-template <int count, class Unit>
-__global__ void interleave_kernel(Unit* out, const Unit* in, const Interleaved p) {
-  constexpr int V = 16 / sizeof(Unit);
-  const std::int64_t at = global_thread() * V;
-  begin_kernel();
-  if (at >= p.area) return;
-  in += blockIdx.y * p.in_image + at, out += blockIdx.y * p.out_image + at * count;
-  Pack<Unit, V> planes[count], pixels[count];
-#pragma unroll
-  for (int c = 0; c < count; ++c) planes[c] = *reinterpret_cast<const Pack<Unit, V>*>(in + c * p.plane);
-#pragma unroll
-  for (int i = 0; i < V * count; ++i) pixels[i / V].value[i % V] = planes[i % count].value[i / count];
-#pragma unroll
-  for (int c = 0; c < count; ++c) reinterpret_cast<Pack<Unit, V>*>(out)[c] = pixels[c];
-}
-
-/// Whether it runs this copy, whose dimensions `a` and `b` are contiguous in and out.
-bool interleaves(const Strided& shape, std::size_t element, const void* out, const void* in, int a, int b) {
-  const std::int64_t V = 16 / static_cast<std::int64_t>(element);
-  if (std::getenv("TERN_OLD_PIXELS") != nullptr || V > 8 || V < 4 || shape.rank > 3 ||
-      shape.size[b] > most_interleaved || shape.out[a] != shape.size[b] || shape.size[a] % V != 0 ||
-      shape.in[b] % V != 0)
-    return false;
-  const int other = shape.rank == 3 ? 3 - a - b : -1;
-  if (other >= 0 && (shape.size[other] > 65535 || shape.in[other] % V != 0 || shape.out[other] % V != 0)) return false;
-  return (reinterpret_cast<std::uintptr_t>(out) | reinterpret_cast<std::uintptr_t>(in)) % 16 == 0;
-}
-
-template <class Unit>
-void interleave(Context& context, Unit* out, const Unit* in, const Strided& shape, int a, int b) {
-  const int other = shape.rank == 3 ? 3 - a - b : a;  // one image if there is no other dimension
-  const auto images = static_cast<unsigned>(shape.rank == 3 ? shape.size[other] : 1);
-  const Interleaved p{shape.size[a], shape.in[b], shape.in[other], shape.out[other]};
-  constexpr std::int64_t V = 16 / sizeof(Unit);
-  const Grid grid(dim3(static_cast<unsigned>(ceil_div(p.area, V * 128)), images), 128);
-  const auto run = [&](auto kernel) { launch(context, grid, kernel, out, in, p); };
-  if (shape.size[b] == 2)
-    run(interleave_kernel<2, Unit>);
-  else if (shape.size[b] == 3)
-    run(interleave_kernel<3, Unit>);
-  else
-    run(interleave_kernel<4, Unit>);
-}
-
 // ---- gather ----
 
 template <class Unit>
@@ -272,13 +218,6 @@ void copy(Context& context, void* out, const void* in, const Strided& sizes, std
   const int a = unit_stride(shape, shape.in), b = unit_stride(shape, shape.out);
   if (a >= 0 && b >= 0 && a != b && shape.size[a] >= 8 && shape.size[b] >= 8) {
     with_unit(element, [&](auto unit) { copy_tiles<decltype(unit)>(context, out, in, shape, a, b); });
-    return;
-  }
-  if (a >= 0 && b >= 0 && a != b && interleaves(shape, element, out, in, a, b)) {
-    if (element == 2)
-      interleave(context, static_cast<std::uint16_t*>(out), static_cast<const std::uint16_t*>(in), shape, a, b);
-    else
-      interleave(context, static_cast<std::uint32_t*>(out), static_cast<const std::uint32_t*>(in), shape, a, b);
     return;
   }
   while (widen(shape, element, out, in)) element *= 2;

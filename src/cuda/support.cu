@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <string_view>
@@ -114,7 +113,7 @@ Stream* make_stream(int device) {
   const auto make = [](cudaStream_t& made, int priority) {
     check(cudaStreamCreateWithPriority(&made, cudaStreamNonBlocking, priority), "creating a stream");
   };
-  const int usual = std::getenv("TERN_FLAT") != nullptr ? 0 : -1, lowest = 0;
+  constexpr int usual = -1, lowest = 0;
   make(stream->handle, usual);
   for (cudaStream_t& side : stream->sides) make(side, usual);
   make(stream->aside, usual);

@@ -47,11 +47,11 @@ void affine(Context&, T* out, const T* in, std::int64_t n, Scalar<T> scale, Scal
 }
 
 template <class T>
-void add_all(Context&, T* out, const T* a, const T* b, const T* c, const T* d, const T* e, const T* f, std::int64_t n) {
+void add_all(Context&, T* out, const T* a, const T* b, const T* c, const T* d, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) {
     Scalar<T> sum = load(a[i]) + load(b[i]);
-    for (const T* const more : {c, d, e, f})
-      if (more != nullptr) sum += load(more[i]);
+    if (c != nullptr) sum += load(c[i]);
+    if (d != nullptr) sum += load(d[i]);
     out[i] = store<T>(sum);
   }
 }

@@ -214,10 +214,7 @@ void affine(Context& context, T* out, const T* in, std::int64_t n, T scale, T sh
 }
 
 template <class T>
-void add_all(Context& context, T* out, const T* a, const T* b, const T* c, const T* d, const T* e, const T* f,
-             std::int64_t n) {
-  if (f != nullptr) return map_parallel(context, 3 * streamed, AddAll{}, out, n, a, b, c, d, e, f);
-  if (e != nullptr) return map_parallel(context, 2 * streamed, AddAll{}, out, n, a, b, c, d, e);
+void add_all(Context& context, T* out, const T* a, const T* b, const T* c, const T* d, std::int64_t n) {
   if (d != nullptr) return map_parallel(context, 2 * streamed, AddAll{}, out, n, a, b, c, d);
   if (c != nullptr) return map_parallel(context, streamed, AddAll{}, out, n, a, b, c);
   map_parallel(context, streamed, AddAll{}, out, n, a, b);

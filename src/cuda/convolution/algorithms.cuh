@@ -68,8 +68,6 @@ extern const Algorithm strided_grad_x_first, strided_grad_x_last;  // through a 
 // add Arrays::added, boxes, which are for few outputs, only before an activation that clips; `first` where they should
 // be faster than an engine.
 extern const Algorithm implicit_halves, boxes_halves_first, boxes_halves_last;
-// The gradient of x through a stride in 16 bits (implicit_strided_halves.cu); `first` where engines are slow.
-extern const Algorithm strided_halves_first, strided_halves_last;
 inline bool clips(Activation activation) {
   return activation == Activation::none || activation == Activation::relu || activation == Activation::relu6;
 }
@@ -79,9 +77,8 @@ inline bool clips(Activation activation) {
 extern const Algorithm library_forward_bf16, library_forward, fused_epilogue_forward_bf16, fused_epilogue_forward;
 extern const Algorithm flipped_grad_x, flipped_grad_x_in_place, library_grad_x, library_grad_x_in_place;
 extern const Algorithm library_grad_weight, library_grad_weight_in_place;
-// A convolution with a 1x1 kernel is a matrix product over the positions, by cuBLASLt (product.cu); `first` if it
-// writes a slice of a wider tensor, which engines of 16 bits write in two steps.
-extern const Algorithm product_forward_first, product_forward_bf16, product_forward, product_grad_x;
+// A convolution with a 1x1 kernel is a matrix product over the positions, by cuBLASLt (product.cu).
+extern const Algorithm product_forward_bf16, product_forward, product_grad_x;
 // Windows that do not overlap, of few channels, are written out for such a product (im2col.cu).
 extern const Algorithm im2col_forward;
 // Long sums of few positions likewise, in the order of the weight (patches.cu); `first` where engines leave the card

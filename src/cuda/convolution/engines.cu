@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <set>
@@ -262,7 +260,6 @@ Problem one_call(Problem problem) {
   problem.C /= problem.groups;
   problem.O /= problem.groups;
   problem.groups = 1;
-  if (problem.by_groups) problem.x_channels = problem.C, problem.y_channels = problem.O;
   return problem;
 }
 
@@ -305,22 +302,8 @@ class Proposals {
         first_ = search(before);
       }
     }
-    if (std::getenv("TERN_NOTES") != nullptr && !told_) {  // TEMPORARY
-      told_ = true;
-      std::string text;
-      for (int i = 0; i < std::min(count(), 4); ++i) {
-        const Notes notes(*configurations_[static_cast<std::size_t>(i)]);
-        text += i == *first_ ? " *" : " ";
-        for (const auto& [note, name] :
-             {std::pair{CUDNN_NUMERICAL_NOTE_TENSOR_CORE, "T"}, std::pair{CUDNN_NUMERICAL_NOTE_FFT, "F"},
-              std::pair{CUDNN_NUMERICAL_NOTE_WINOGRAD, "W"}})
-          text += notes.has(note) ? name : "-";
-      }
-      std::fprintf(stderr, "notes %s:%s\n", text_of(problem_).c_str(), text.c_str());
-    }
     return *first_;
   }
-  bool told_ = false;
   /// The plan, or the first one that runs if cuDNN refused it. -1: none.
   int usable(int number) { return refused_.contains(number) ? next(-1) : number; }
   /// An engine that can be planned may still refuse to run (cuDNN 9, gradients of weights in 16 bits).
@@ -355,7 +338,7 @@ class Proposals {
     std::vector<std::shared_ptr<const Descriptor>> others;
     for (Descriptor& configuration : configurations(graph_->graph, mode)) {
       const Notes notes(configuration);
-      const bool cores = old_rule(16) || bytes_of(problem_.element) != 2 || notes.has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
+      const bool cores = bytes_of(problem_.element) != 2 || notes.has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
       if (!notes.allowed(problem_) || (!cores && problem_.pass == Pass::forward)) continue;
       (cores ? configurations_ : others).push_back(std::make_shared<const Descriptor>(std::move(configuration)));
     }
@@ -429,11 +412,10 @@ cudnnStatus_t execute(const Context& context, const Problem& problem, const Arra
   const auto step = [&](std::int64_t elements, Pass computed) {
     return elements * bytes_of(element_of(problem, computed));
   };
-  const std::int64_t x_step = step(problem.by_groups ? call.images() : call.C, Pass::grad_x),
-                     y_step = step(problem.by_groups ? call.outputs() : call.O, Pass::forward),
-                     bias_step = step(call.O, Pass::forward), weight_step = step(call.weights(), Pass::grad_weight);
+  const std::int64_t x_step = step(call.C, Pass::grad_x), y_step = step(call.O, Pass::forward),
+                     weight_step = step(call.weights(), Pass::grad_weight);
   for (std::int64_t i = 0; i < problem.groups / call.groups; ++i) {
-    void* const bias = arrays.bias == nullptr ? nullptr : static_cast<std::byte*>(arrays.bias) + i * bias_step;
+    void* const bias = arrays.bias == nullptr ? nullptr : static_cast<std::byte*>(arrays.bias) + i * y_step;
     void* const pointers[] = {static_cast<std::byte*>(arrays.x) + i * x_step,
                               static_cast<std::byte*>(arrays.weight) + i * weight_step,
                               static_cast<std::byte*>(arrays.y) + i * y_step, bias};

@@ -199,7 +199,7 @@ bool pays(const Problem& p) {
   if (p.precision != Precision::tf32) return false;
   const double here = fold_time(p);
   if (p.pass == Pass::grad_x && !flips(p, task_of(p).packed)) {
-    if (strided_fits(p) && strided_time(p) < here) return false;
+    if (strided_fits(p) && strided_pays(p)) return false;
     const auto work = static_cast<double>(p.outputs()) * static_cast<double>(p.C / p.groups * p.KH * p.KW);
     const double packing = static_cast<double>(2 * p.weights()) * sizeof(float) / bytes_rate;
     const double rate = p.dilation_h * p.dilation_w > 1 ? dilated_rate : engine_rate;

@@ -15,8 +15,7 @@
 namespace tern::cuda::convolution {
 namespace {
 
-constexpr std::array to_image{&strided_halves_first, &flipped_grad_x, &library_grad_x, &product_grad_x,
-                              &strided_halves_last};
+constexpr std::array to_image{&flipped_grad_x, &library_grad_x, &product_grad_x};
 constexpr std::array to_weight{&library_grad_weight_in_place, &library_grad_weight};
 
 // Of a problem whose elements are float32 in registers, in either order.
@@ -154,8 +153,8 @@ const Algorithm converted_forward{
           return !runs(fused_epilogue_forward) && !runs(product_forward) && !runs(library_forward);
         },
     .run = run_converted};
-constexpr std::array forward{&boxes_halves_first, &product_forward_first, &fused_epilogue_forward, &product_forward,
-                             &library_forward,    &boxes_halves_last,     &implicit_halves,        &converted_forward};
+constexpr std::array forward{&boxes_halves_first, &fused_epilogue_forward, &product_forward,  &library_forward,
+                             &boxes_halves_last,  &implicit_halves,        &converted_forward};
 /// With `added`, y becomes after(y + added) where the algorithm can do that. Whether it did.
 template <class T>
 bool convolve(Context& context, T* y, const T* x, const T* weight, const T* bias, const Conv2d& shape,

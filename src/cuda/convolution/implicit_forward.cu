@@ -35,7 +35,7 @@ bool implicit_fits(const Problem& problem) {
 
 namespace {
 
-void run_implicit(const Context& context, const Problem& problem, const Arrays& arrays) {
+void run_implicit(const Context& context, const Problem& problem, const Arrays& arrays, bool apart) {
   Convolutions<1> all{};
   all.of[0] = {.sizes = sizes_of(problem),
                .y = static_cast<float*>(arrays.y),
@@ -44,7 +44,7 @@ void run_implicit(const Context& context, const Problem& problem, const Arrays& 
                .bias = problem.epilogue ? static_cast<const float*>(arrays.bias) : nullptr,
                .activation = problem.activation,
                .fours = aligned<4>(static_cast<const float*>(arrays.y)) && problem.y_channels % 4 == 0};
-  implicit_product::run(context, all, 1, problem.groups, problem.tensor_cores(), plan_of(problem));
+  implicit_product::run(context, all, 1, problem.groups, problem.tensor_cores(), plan_of(problem), apart);
 }
 
 // ---- the algorithms ----
@@ -52,8 +52,8 @@ void run_implicit(const Context& context, const Problem& problem, const Arrays& 
 struct Implicit {
   static int next_plan(const Problem&, const Task&, int plan) { return plan < 0 ? 0 : -1; }
   static std::size_t workspace(const Problem&, const Task&, int) { return 0; }
-  static void run(Context& context, const Problem&, const Task& task, const Arrays& arrays, int, void*) {
-    run_implicit(context, task.problem(), arrays);
+  static void run(Context& context, const Problem& requested, const Task& task, const Arrays& arrays, int, void*) {
+    run_implicit(context, task.problem(), arrays, requested.pass == Pass::forward);
   }
 };
 
@@ -85,30 +85,31 @@ bool grad_x_fits(const Problem& requested) {
 /// Whether cuDNN transforms the images of a large kernel, and that should be faster.
 bool is_transformed(const Problem& requested, const Problem& engine) {
   constexpr std::int64_t large = 25, side = 32;
-  constexpr double clearly = 1.2;
-  if (old_rule(8)) return false;
   if (engine.KH * engine.KW < large || engine.KH > side || engine.KW > side || engine.stride_h * engine.stride_w > 1 ||
       engine.dilation_h * engine.dilation_w > 1)
     return false;
   struct Rule;
   return remembered<Rule>(engine, [&] {
-    const Problem forward = packed(requested, Element::float32);
-    return clearly * transform_time(engine) < implicit_time(engine) &&
-           transforms(requested.pass == Pass::grad_x ? flipped(forward) : forward);
+    // Of several tiles an image most would be beyond its edges.
+    const bool one_tile = engine.OH + engine.KH <= side + 1 && engine.OW + engine.KW <= side + 1;
+    return (one_tile ? 0.7 : 1.8) * transform_time(engine) < implicit_time(engine) &&
+           transforms(packed(requested, Element::float32));
   });
 }
 
 // In strict float32 other engines of the library need channels first, and rearrange inputs and outputs; the newest ones
 // read TF32 factors faster if both are contiguous along the sum.
 bool before_library(const Problem& requested, const Problem& engine) {
-  if (!has_engines()) return true;
-  if (!requested.tensor_cores()) return !is_transformed(requested, engine);
+  if (!requested.tensor_cores() || !has_engines()) return true;
   return requested.precision == Precision::tf32 &&
          (is_short(engine) || (starves_library(engine) && prefers_implicit(engine, engine)));
 }
 template <bool first>
 bool forward_in_order(const Problem& requested) {
-  return forward_fits(requested) && before_library(requested, forward_task(requested).packed) == first;
+  if (!forward_fits(requested)) return false;
+  const Problem engine = forward_task(requested).packed;
+  const bool transformed = !requested.tensor_cores() && has_engines() && is_transformed(requested, engine);
+  return (before_library(requested, engine) && !transformed) == first;
 }
 template <bool first>
 bool grad_x_in_order(const Problem& requested) {

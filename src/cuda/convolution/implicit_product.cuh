@@ -10,7 +10,6 @@
 #include <span>
 
 #include "cuda/convolution/implicit.cuh"
-#include "cuda/convolution/rule.cuh"
 
 namespace tern::cuda::convolution::implicit_product {
 
@@ -330,7 +329,8 @@ inline Plan choose_plan(std::span<const Work> all, std::int64_t O, std::int64_t 
 }
 
 /// Like launch(), but not before the previous kernel has ended: few long blocks that overlap with its end would share
-/// the multiprocessors that are idle first (16 x 96 x 7 x 7 to 320 by 7x7: 246 microseconds, not 100).
+/// the multiprocessors that are idle first (strict, 2 x 1024 x 28 x 28 to 127 by 7x7 at stride 2: 732
+/// microseconds, not 316).
 template <class Parameter>
 void launch_apart(const Context& context, const Grid& grid, void (*kernel)(Parameter),
                   const std::remove_cvref_t<Parameter>& argument) {
@@ -346,10 +346,11 @@ void launch_apart(const Context& context, const Grid& grid, void (*kernel)(Param
   check(cudaLaunchKernelEx(&config, kernel, argument), "launching a kernel", grid.where);
 }
 
-/// Runs the first `count` of them, whose sizes and arrays are there, by a plan.
+/// Runs the first `count` of them, whose sizes and arrays are there, by a plan; `apart` where nothing runs beside it: a
+/// gradient would come behind the other one.
 template <int most>
 void run(const Context& context, Convolutions<most> all, int count, std::int64_t groups, bool tensor_cores,
-         const Plan& plan) {
+         const Plan& plan, bool apart) {
   with_tile(plan.shape, [&]<class Tile>(Tile) {
     std::int64_t rows = 0;
     for (int i = 0; i < count; ++i) {
@@ -367,7 +368,7 @@ void run(const Context& context, Convolutions<most> all, int count, std::int64_t
     grid.cluster = static_cast<unsigned>(plan.split);
     constexpr double many_cycles = 20000;
     const bool few = blocks * groups * count <= Tile::resident * card().multiprocessors;
-    if (!old_rule(4) && few && plan.cycles > many_cycles) return launch_apart(context, grid, kernel, all);
+    if (apart && few && plan.cycles > many_cycles) return launch_apart(context, grid, kernel, all);
     launch(context, grid, kernel, all);
   });
 }

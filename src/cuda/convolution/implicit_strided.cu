@@ -54,7 +54,8 @@ struct Strided {
     Launch all{};
     int count = 0;
     for (const Phase& phase : phases_of(task.packed)) all.of[count++] = convolution_of(task.packed, phase, arrays);
-    implicit_product::run(context, all, count, task.packed.groups, task.packed.tensor_cores(), plan_of(task.packed));
+    implicit_product::run(context, all, count, task.packed.groups, task.packed.tensor_cores(), plan_of(task.packed),
+                          false);
   }
 };
 
@@ -64,18 +65,8 @@ Task task_of(const Problem& requested) {
   return task;
 }
 
-/// Of the library in TF32: an engine of cuDNN for each group, which is good at what networks have most often.
-bool pays(const Problem& p) {
-  constexpr double rate = 50e6, launch = 8;
-  constexpr std::int64_t narrow = 64;
-  if (!p.tensor_cores() || !has_engines() || !library_grad_x.fits(p)) return true;
-  if (p.precision != Precision::tf32 || (is_common(p) && p.groups == 1)) return false;
-  // Around slices of few channels cuDNN has copies that take longer than the product.
-  if (p.groups > 1 && std::max(p.C, p.O) / p.groups <= narrow) return true;
-  return strided_time(p) < multiply_adds(p) / rate + launch * static_cast<double>(p.groups);
-}
-bool fits_first(const Problem& p) { return strided_fits(p) && pays(p); }
-bool fits_last(const Problem& p) { return strided_fits(p) && !pays(p); }
+bool fits_first(const Problem& p) { return strided_fits(p) && strided_pays(p); }
+bool fits_last(const Problem& p) { return strided_fits(p) && !strided_pays(p); }
 
 constexpr auto named = "implicit";
 
@@ -83,7 +74,6 @@ constexpr auto named = "implicit";
 
 bool strided_fits(const Problem& p) {
   constexpr std::int64_t most = std::int64_t{1} << 31, most_blocks = 65535;  // along two dimensions of a grid
-  if (old_rule(1)) return false;
   if (p.pass != Pass::grad_x || !p.channels_last() || p.element != Element::float32 || p.C == 0 || card().code < 80 ||
       !has_phases(p) || card().shared_per_block < most_shared_bytes)
     return false;
@@ -96,6 +86,17 @@ bool strided_fits(const Problem& p) {
 }
 
 double strided_time(const Problem& p) { return plan_of(task_of(p).packed).cycles / card().clock; }
+
+bool strided_pays(const Problem& p) {
+  constexpr std::int64_t narrow = 64;
+  constexpr double little = 4e8, small = 4e6, small_of_one = 1e6;  // multiply-adds; elements of x
+  if (!p.tensor_cores() || !has_engines()) return true;
+  if (p.precision != Precision::tf32) return false;
+  // Around slices of few channels cuDNN has copies that take longer than the product.
+  if (p.groups > 1) return std::max(p.C, p.O) / p.groups <= narrow || !library_grad_x.fits(p);
+  const auto images = static_cast<double>(p.images());
+  return !is_common(p) && multiply_adds(p) <= little && images <= (p.KH * p.KW == 1 ? small_of_one : small);
+}
 
 const Algorithm strided_grad_x_first = Around<task_of, Strided>::algorithm(named, fits_first);
 const Algorithm strided_grad_x_last = Around<task_of, Strided>::algorithm(named, fits_last);

@@ -29,7 +29,6 @@ bool runs_channels_last(const Context& context, const Conv2d& shape) {
   // Groups without lanes for engines: our implicit products need lanes of four. In TF32 a few groups are copied for
   // engines (padded.cu).
   const bool copied = has_engines() && context.precision != Precision::strict && shape.groups <= most_engine_groups;
-  if (old_rule(2) && shape.groups > 1 && (!whole_lanes || shape.groups > most_engine_groups)) return false;
   if (shape.groups > 1 && !engines_run && (C % 4 != 0 || O % 4 != 0 || copied)) return false;
   // Small planes with other channel counts are faster whole, channels first.
   const bool whole_planes = !whole_lanes && suits_planes(problem_of(context, Pass::forward, shape, Element::float32));

@@ -1,7 +1,5 @@
 // Channels-last convolutions by cuDNN, with the passes around its engines.
 
-#include <cstdlib>
-
 #include "cuda/convolution/algorithms.cuh"
 #include "cuda/convolution/engines.cuh"
 #include "cuda/convolution/packed.cuh"
@@ -32,17 +30,6 @@ bool fits(const Problem& requested) {
 }
 bool narrow(const Problem& requested) { return fits(requested) && rounds_factors(requested); }
 
-/// Around each group's work in 16 bits, cuDNN would copy its channels of x and y. Here one copy has all groups.
-Task by_groups(Task task, const Problem& requested) {
-  if (std::getenv("TERN_OLD_GROUPS") != nullptr || requested.groups == 1 || bytes_of(requested.stored) > 2 ||
-      runs_together(task.packed) || task.packed.float_out)
-    return task;
-  task.packed.by_groups = true;
-  task.packed.y_channels = requested.O;
-  task.takes_image = task.takes_y = false;
-  return task;
-}
-
 // ---- forward ----
 
 template <bool narrow>
@@ -53,16 +40,12 @@ Task two_passes(const Problem& requested) {
     takes_y = takes_y && requested.inputs.bias == 0 && requested.activation == Activation::none;
     problem.float_out = !takes_y;
   }
-  return by_groups({problem, takes_image(requested, problem), takes_weight(requested, problem), takes_y}, requested);
+  return {problem, takes_image(requested, problem), takes_weight(requested, problem), takes_y};
 }
 template <bool narrow>
 Task one_pass(const Problem& requested) {
-  Problem problem = with_epilogue(requested, narrow ? Element::bfloat16 : requested.stored);
-  // cuDNN copies all channels of x and y around an engine of 16 bits that writes a slice of a wider tensor.
-  const bool takes_y = std::getenv("TERN_OLD_SLICES") != nullptr || bytes_of(requested.stored) > 2 ||
-                       requested.y_channels == requested.O;
-  if (!takes_y) problem.y_channels = requested.O;
-  return by_groups({problem, takes_image(requested, problem), takes_weight(requested, problem), takes_y}, requested);
+  const Problem problem = with_epilogue(requested, narrow ? Element::bfloat16 : requested.stored);
+  return {problem, takes_image(requested, problem), takes_weight(requested, problem), true};
 }
 
 // Relu, with or without a top, is the only activation that the engines have.
@@ -88,7 +71,7 @@ Task gradient(const Problem& requested) {
   task.takes_weight = requested.pass == Pass::grad_weight
                           ? in_its_place
                           : (!flip || requested.packed_weight) && takes_weight(requested, task.packed);
-  return by_groups(task, requested);
+  return task;
 }
 bool converts(const Problem& requested) {
   const bool widens =

@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(threads, 4)
   int at[Reads::length];
 #pragma unroll
   for (int j = 0; j < Reads::length; ++j) {
-    const int h = Reads::place(strip.row * walk.stride - walk.pad_h + j * walk.dilation, walk.read_h);
+    const int h = Reads::place(strip.row * walk.stride - walk.pad_h + j * walk.dilation, walk.read_h, walk);
     exist |= (h >= 0 ? 1u : 0u) << j;
     at[j] = h * walk.read_w;
   }
@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(threads, 4)
   float sum[T][rows] = {};
 #pragma unroll 1
   for (int kw = 0; kw < K; ++kw) {
-    const int w = Reads::place(strip.column * walk.stride - walk.pad_w + kw * walk.dilation, walk.read_w);
+    const int w = Reads::place(strip.column * walk.stride - walk.pad_w + kw * walk.dilation, walk.read_w, walk);
     const unsigned live = w >= 0 ? exist : 0u;
     const E* column = on.from + image * on.read * area + w;
     const float* taps_of = weights + kw * on.read * (T * tap_pitch<K>);

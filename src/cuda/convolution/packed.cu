@@ -1,9 +1,5 @@
-#include <algorithm>
-#include <iterator>
-
 #include "cuda/convolution/packed.cuh"
 #include "cuda/convolution/weights.cuh"
-#include "cuda/cuda.hpp"
 #include "cuda/elements.cuh"
 #include "cuda/elementwise.cuh"
 #include "cuda/fused_rows.cuh"
@@ -205,10 +201,7 @@ Packed::Packed(const Problem& requested, const Task& task, const Arrays& arrays,
 
 void Packed::before(const Context& context) {
   const Problem& packed = task_.packed;
-  if (packed.by_groups) {
-    if (requested_.pass != Pass::grad_x) copy(context, image_, own_.x, Pass::grad_x, false);
-    if (requested_.pass != Pass::forward) copy(context, y_, own_.y, Pass::forward, false);
-  } else if (requested_.pass != Pass::grad_x && !task_.takes_image)
+  if (requested_.pass != Pass::grad_x && !task_.takes_image)
     with_element(packed, image_, own_.x,
                  [&](auto* image, const auto* own) { pack_image(context, image, own, requested_, packed); });
   if (requested_.pass == Pass::grad_weight || task_.takes_weight) return;
@@ -222,42 +215,17 @@ void Packed::before(const Context& context) {
   engine_.weight = made;
 }
 
-void Packed::copy(const Context& context, void* out, const void* in, Pass of, bool back) const {
-  const bool image = of == Pass::grad_x;
-  const std::int64_t groups = task_.packed.by_groups ? requested_.groups : 1,
-                     channels = (image ? requested_.C : requested_.O) / groups,
-                     positions = image ? requested_.N * requested_.H * requested_.W : requested_.positions();
-  // A gradient of y has no gaps.
-  const std::int64_t pitch = image                              ? requested_.x_channels
-                             : requested_.pass == Pass::forward ? requested_.y_channels
-                                                                : requested_.O;
-  kernels::Strided copy;
-  copy.rank = 3;
-  copy.count = groups * positions * channels;
-  const std::int64_t size[] = {groups, positions, channels}, own[] = {channels, pitch, 1},
-                     packed[] = {positions * channels, channels, 1};
-  std::copy(std::begin(size), std::end(size), copy.size);
-  std::copy(std::begin(own), std::end(own), back ? copy.out : copy.in);
-  std::copy(std::begin(packed), std::end(packed), back ? copy.in : copy.out);
-  Context where = context;
-  movement().copy(where, out, in, copy, static_cast<std::size_t>(bytes_of(requested_.stored)));
-}
-
 void Packed::after(const Context& context) const {
   const Problem& packed = task_.packed;
-  if (requested_.pass == Pass::grad_x && packed.by_groups) return copy(context, own_.x, image_, Pass::grad_x, true);
   if (requested_.pass == Pass::grad_x && !task_.takes_image)
     with_element(packed, image_, own_.x,
                  [&](const auto* image, auto* own) { unpack_image(context, own, image, requested_, packed); });
   if (requested_.pass == Pass::grad_weight && !task_.takes_weight)
     unpack_weight(context, own_.weight, weight_, requested_, packed);
-  if (requested_.pass == Pass::forward && !task_.takes_y && (packed.epilogue || packed.by_groups))
-    copy(context, own_.y, y_, Pass::forward, true);
   if (requested_.pass == Pass::forward && packed.epilogue && packed.activation != requested_.activation)
     return with_element(packed, y_, own_.y, [&]<class Own>(Own*, auto* own) {
       if constexpr (is_half<Own>) map(context, requested_.outputs(), Clip{requested_.activation}, own, own);
     });
-  if (packed.by_groups) return;
   const bool needs_epilogue = !task_.takes_y || own_.bias != nullptr || requested_.activation != Activation::none;
   if (requested_.pass != Pass::forward || packed.epilogue || !needs_epilogue) return;
   with_element(packed, y_, own_.y, [&]<class In, class Own>(const In* y, Own* own) {

@@ -80,9 +80,6 @@ class Packed {
   void after(const Context& context) const;
 
  private:
-  /// Copies x or y between the caller's array and the engine's, which lies as `packed` says.
-  void copy(const Context& context, void* out, const void* in, Pass of, bool back) const;
-
   const Problem& requested_;
   const Task& task_;
   Arrays own_, engine_;

@@ -168,8 +168,7 @@ constexpr std::array to_image{&fold_grad_x_first,     &winograd_grad_x_first, &s
 constexpr std::array to_weight{&implicit_grad_weight, &library_grad_weight};
 // In 16 bits.
 constexpr std::array halves_forward{&fused_epilogue_forward, &library_forward, &implicit_halves};
-constexpr std::array halves_to_image{&strided_halves_first, &flipped_grad_x, &library_grad_x, &product_grad_x,
-                                     &strided_halves_last};
+constexpr std::array halves_to_image{&flipped_grad_x, &library_grad_x, &product_grad_x};
 constexpr std::array halves_to_weight{&library_grad_weight};
 using List = Candidates<Problem, Arrays>;
 
@@ -232,10 +231,6 @@ struct Inner {
         in_order && !same && orders_weight(problem) && same_image(problem, packed(problem, problem.element));
     takes_weight = !problem.packed_weight && problem.weights() == p.weights() && p.inputs.weight % 16 == 0 &&
                    problem.element == p.stored;
-    if (old_rule(32) && is(winograd_forward_first, winograd_grad_x_first)) {
-      plan = -1;
-      return;
-    }
     plan = algorithm->fits(problem) ? algorithm->plan_after(problem, -1) : -1;
   }
   /// Its engine takes the weight backwards.
@@ -347,7 +342,9 @@ std::int64_t engine_lanes_of(const Problem& p) {
 /// engines, unless our implicit products take them as they are in less time.
 bool folds_groups(const Problem& p) {
   const std::int64_t C = p.C / p.groups, O = p.O / p.groups;
-  if (strided_fits(p) && strided_time(p) < fold_time(p) + copies_time(p, in_lanes(p, 4))) return false;
+  constexpr double clearly = 1.5;
+  if (strided_fits(p) && strided_pays(p) && clearly * strided_time(p) < fold_time(p) + copies_time(p, in_lanes(p, 4)))
+    return false;
   return p.tensor_cores() && p.pass == Pass::grad_x && p.stride_h * p.stride_w > 1 &&
          (p.groups > most_engine_groups || C % engine_lanes != 0 || O % engine_lanes != 0);
 }
@@ -383,8 +380,7 @@ bool pays(const Problem& p) {
   if (p.channels_last() && p.groups == 1) return false;  // its algorithms fill the lanes of x themselves
   const std::int64_t C = p.C / p.groups, O = p.O / p.groups, lanes = engine_lanes_of(p);
   // Channels first nothing else takes whole lanes, but for small planes.
-  const bool as_they_are =
-      (old_rule(64) && (p.groups == 1 || !p.tensor_cores())) || (p.channels_last() && !folds_groups(p));
+  const bool as_they_are = p.channels_last() && !folds_groups(p);
   if (C % lanes == 0 && O % lanes == 0 && as_they_are) return false;
   const auto work = [](const Problem& q) {
     return static_cast<double>(q.outputs()) * static_cast<double>(q.C / q.groups * q.KH * q.KW);

@@ -1,7 +1,5 @@
 // A convolution with a 1x1 kernel is a matrix product over the positions, by cuBLASLt.
 
-#include <cstdlib>
-
 #include "cuda/convolution/algorithms.cuh"
 #include "cuda/convolution/engines.cuh"
 #include "cuda/convolution/packed.cuh"
@@ -77,11 +75,6 @@ bool grad_x_fits(const Problem& requested) {
 
 }  // namespace
 
-const Algorithm product_forward_first =
-    Around<forward_task<false>, Product>::algorithm("product", [](const Problem& requested) {
-      return forward_fits<false>(requested) && requested.y_channels != requested.O &&
-             std::getenv("TERN_OLD_SLICES") == nullptr;
-    });
 const Algorithm product_forward_bf16 = Around<forward_task<true>, Product>::algorithm("product", forward_fits<true>);
 const Algorithm product_forward = Around<forward_task<false>, Product>::algorithm("product", forward_fits<false>);
 const Algorithm product_grad_x = Around<grad_x_task, Product>::algorithm("product", grad_x_fits);

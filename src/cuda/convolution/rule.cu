@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstdlib>
 
 #include "cuda/convolution/engines.cuh"
 #include "cuda/convolution/implicit.cuh"
@@ -20,11 +19,6 @@ std::int64_t library_tiles(const Problem& p) {
 
 double multiply_adds(const Problem& p) {
   return static_cast<double>(p.outputs()) * static_cast<double>(p.C / p.groups * p.KH * p.KW);
-}
-
-bool old_rule(int bit) {
-  static const int bits = std::getenv("TERN_OLD_CONV") == nullptr ? 0 : std::atoi(std::getenv("TERN_OLD_CONV"));
-  return (bits & bit) != 0;
 }
 
 bool is_common(const Problem& engine) {

@@ -5,8 +5,6 @@
 
 namespace tern::cuda::convolution {
 
-bool old_rule(int bit);  // TEMPORARY: TERN_OLD_CONV
-
 /// Of a convolution, in any pass.
 double multiply_adds(const Problem& problem);
 
@@ -31,6 +29,8 @@ bool asks_second_mode(const Problem& engine);
 /// The gradient of x through a stride, with lanes, channels last: by our implicit products (implicit_strided.cu).
 bool strided_fits(const Problem& problem);
 double strided_time(const Problem& problem);
+/// Whether they are faster than an engine of cuDNN, which is good at much work, and at what networks have most often.
+bool strided_pays(const Problem& problem);
 
 /// A strict forward pass by Fourier transforms of tiles, as cuDNN has them for large kernels.
 double transform_time(const Problem& engine);

@@ -42,7 +42,7 @@ Walk walk_of(const Problem& p, bool back) {
   walk.images = i(p.N), walk.planes = i(std::max(p.C, p.O)), walk.dilation = i(p.dilation_h);
   walk.read_h = i(back ? p.OH : p.H), walk.read_w = i(back ? p.OW : p.W);
   walk.at_h = i(back ? p.H : p.OH), walk.at_w = i(back ? p.W : p.OW);
-  walk.stride = back ? 1 : i(p.stride_h);
+  walk.stride = back ? 1 : i(p.stride_h), walk.apart = back ? i(p.stride_h) : 1;
   const std::int64_t reach = (p.KH - 1) * p.dilation_h;
   walk.pad_h = i(back ? reach - p.pad_h : p.pad_h), walk.pad_w = i(back ? reach - p.pad_w : p.pad_w);
   walk.step = walk.stride == 1 ? walk.dilation : 1;

@@ -8,8 +8,8 @@
 
 namespace tern::cuda::convolution::single {
 
-/// Square kernels of 1, 3, 5 or 7 at strides of 1 or 2. Stride and dilation are equal, or one of them is 1: then the
-/// rows that the taps of a strip read are equally far apart.
+/// Square kernels of 1, 3, 5 or 7. Stride and dilation are equal, or one of them is 1: then the rows that the taps of a
+/// strip read are equally far apart.
 bool walks(const Problem& problem);
 /// One input channel or one output.
 bool fits(const Problem& problem);
@@ -19,11 +19,11 @@ inline bool fits_first(const Problem& problem) { return fits(problem) && is_pref
 inline bool fits_last(const Problem& problem) { return fits(problem) && !is_preferred(problem); }
 
 /// How a pass walks over planes: strips of positions of one image, and their windows in the other. The pass back to x
-/// through a stride reads gradients of y at every other position, with zeros between them, at stride 1.
+/// reads gradients of y with zeros between them, `apart` positions from one to the next, at stride 1.
 struct Walk {
   int images, planes;
   int read_h, read_w, at_h, at_w;  ///< of the plane with windows, and of that with strips
-  int stride, pad_h, pad_w, dilation;
+  int stride, apart, pad_h, pad_w, dilation;
   int step;  ///< rows between the positions of a strip
   Divisor<std::uint32_t> columns, strips;
 
@@ -57,17 +57,18 @@ struct Window {
   float value[length];
 
   /// The place of a row or column in memory; -1: there is none.
-  static __device__ __forceinline__ int place(int at, int count) {
-    const int stored = apart ? at >> 1 : at;
-    return (!apart || at % 2 == 0) && static_cast<unsigned>(stored) < static_cast<unsigned>(count) ? stored : -1;
+  static __device__ __forceinline__ int place(int at, int count, const Walk& walk) {
+    if (!apart) return static_cast<unsigned>(at) < static_cast<unsigned>(count) ? at : -1;
+    const int stored = at / walk.apart;
+    return at >= 0 && stored * walk.apart == at && stored < count ? stored : -1;
   }
   template <class E>
   __device__ __forceinline__ void load(const E* plane, const Strip<rows>& strip, int tap, const Walk& walk) {
-    const int w = place(strip.column * walk.stride - walk.pad_w + tap * walk.dilation, walk.read_w);
+    const int w = place(strip.column * walk.stride - walk.pad_w + tap * walk.dilation, walk.read_w, walk);
     const int first = strip.row * walk.stride - walk.pad_h;
 #pragma unroll
     for (int j = 0; j < length; ++j) {
-      const int h = place(first + j * walk.dilation, walk.read_h);
+      const int h = place(first + j * walk.dilation, walk.read_h, walk);
       value[j] = (w >= 0) & (h >= 0) ? widened(plane[h * walk.read_w + w]) : 0.0f;
     }
   }

@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "cuda/convolution/phases.cuh"
-#include "cuda/convolution/rule.cuh"
 #include "cuda/convolution/weights.cuh"
 #include "cuda/elements.cuh"
 #include "cuda/elementwise.cuh"
@@ -168,7 +167,6 @@ __global__ void __launch_bounds__(taps_threads)
 
 bool fits_taps(const Problem& requested, const Problem& packed) {
   const std::int64_t taps = requested.KH * requested.KW;
-  if (old_rule(128) && taps > 32) return false;
   return same_image(requested, packed) && taps > 1 && taps <= most_taps;
 }
 
