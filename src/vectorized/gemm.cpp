@@ -426,8 +426,7 @@ void multiply_by(const Block<T>& block) {
     for (; part.n - left >= width; advance(width)) {
       const bool last = part.n < 2 * width + left;
       part.a_next = last ? next_rows : nullptr;
-      if (block.accumulate)  // c is read first: that of the next tile
-        part.c_next = !last ? width : t + 1 < tiles ? part.m * block.c_row - (block.n - part.n) : 0;
+      part.c_next = !last ? width : t + 1 < tiles ? part.m * block.c_row - (block.n - part.n) : 0;
       const std::int64_t behind = part.n / width - 1;  // panels: one row during each of the last ones
       if (by_lines && behind < part.m) part.a_next = next_a + behind * a_row;
       part.b_next = last ? block.b_next : nullptr;
