@@ -214,8 +214,8 @@ void some_columns(Dots<T> block) {
 
 /// The same for M rows, one or two.
 template <int M, int N, class T>
-void few_rows(const Dots<T>& block) {
-  if constexpr (N > 0) block.n == N ? dot_tile<M, N>(block) : few_rows<M, N - 1>(block);
+void one_or_two_rows(const Dots<T>& block) {
+  if constexpr (N > 0) block.n == N ? dot_tile<M, N>(block) : one_or_two_rows<M, N - 1>(block);
 }
 
 template <class T>
@@ -229,9 +229,9 @@ void dots(const Dots<T>& all) {
     block.c += first;
     if (all.column_bias != nullptr) block.column_bias += first;
     if (block.m == 1)
-      few_rows<1, columns_for(1)>(block);
+      one_or_two_rows<1, columns_for(1)>(block);
     else if (block.m == 2)
-      few_rows<2, columns_for(2)>(block);
+      one_or_two_rows<2, columns_for(2)>(block);
     else
       some_columns<most_columns>(block);
   }
