@@ -216,10 +216,25 @@ double tolerance(Precision precision) {
 }
 
 /// Convolutions, products, attention and a residual block, of which every algorithm of a mode fits some.
+/// A convolution of stored numbers of 8 bits: weight is [O, KH, KW, C / groups].
+Known quantized(const Shape& x, const Shape& weight, const op::QuantizedConv2dOptions& options) {
+  return {{message("quantized_conv2d ", x, " * ", weight),
+           {x, weight},
+           {false, false},
+           [options](const std::vector<Tensor>& in) {
+             const std::int64_t O = in[1].shape()[0];
+             return op::quantized_conv2d(op::quantize(in[0], {.scale = 0.03, .zero = 128}),
+                                         op::mul(in[1], 25.0).to(DType::int8), zeros({O}, DType::int32),
+                                         full({O}, 1e-3), {}, options);
+           }}};
+}
+
 std::vector<Known> for_algorithms() {
   std::vector<Known> uses = alike(2);
   for (const std::vector<Known>& more : {products(), attentions()}) uses.insert(uses.end(), more.begin(), more.end());
   uses.push_back(inverted_residual());
+  uses.push_back(quantized({2, 16, 9, 9}, {24, 3, 3, 16}, {.padding = 1, .dtype = DType::float32}));
+  uses.push_back(quantized({2, 24, 9, 9}, {24, 3, 3, 1}, {.padding = 1, .groups = 24, .dtype = DType::float32}));
   uses.push_back(conv({2, 6, 14, 14}, {16, 6, 5, 5}, {}, true));
   uses.push_back({{"linear, many rows", {{300, 20}, {68, 20}, {68}}, {true, true, true}, [](const auto& in) {
                      return op::linear(in[0], in[1], far_from_zero(in[2]), Activation::relu);
