@@ -77,8 +77,7 @@ kernels::Operators<T> operators() {
           .attention = attention<T>(),
           .shape = shape<T>(),
           .update = update<T>(),
-          .channels_last = true,
-          .wide_parameters = !std::is_same_v<T, Scalar<T>>};
+          .channels_last = true};
 }
 
 }  // namespace tern::cuda

@@ -78,7 +78,7 @@ struct Pointers {
   kernels::Parameters<T> list() const { return list(0, value.size()); }
 };
 
-/// Parameters of a recorded step in the order in which their updates may begin.
+/// Parameters in the order in which a recorded step may update them.
 class Order {
  public:
   Order(const std::vector<Tensor>& parameters, const std::vector<Tensor>& gradients, const std::vector<Tensor>& momenta,
@@ -96,7 +96,7 @@ class Order {
       for (const std::size_t i : places_) ordered.push_back(tensors[i]);
     return ordered;
   }
-  /// Calls update(begin, end) for each part that begins at the same time, then.
+  /// Calls update(begin, end) for the parameters behind each mark.
   template <class Update>
   void for_each_part(const Update& update) const {
     for (std::size_t begin = 0, end = 0; begin < places_.size(); begin = end) {

@@ -49,14 +49,15 @@ std::span<const Decision> known_decisions() {
     for (const bfloat16::Kernels* const kernels : {bfloat16::avx512_kernels(), bfloat16::amx_kernels()}) {
       if (kernels == nullptr) continue;
       for (Decision& decision : all) {
-        const bool has = decision.algorithms[0] != std::string_view("fused") &&
-                         decision.name != std::string_view("quantized_conv2d");
-        if (has) *std::ranges::find(decision.algorithms, nullptr) = kernels->algorithm;
+        const std::string_view first = decision.algorithms[0];  // of products, of convolutions
+        if (first == "panels" || first == "im2col")
+          *std::ranges::find(decision.algorithms, nullptr) = kernels->algorithm;
       }
     }
     bool has_winograd = false;
     if constexpr (kernels::wanted(family::quantized)) has_winograd = int8::winograd_kernels() != nullptr;
-    if (!has_winograd) *std::ranges::find(all.back().algorithms, std::string_view("winograd")) = nullptr;
+    Decision& quantized = *std::ranges::find(all, std::string_view("quantized_conv2d"), &Decision::name);
+    if (!has_winograd) *std::ranges::find(quantized.algorithms, std::string_view("winograd")) = nullptr;
     return all;
   }();
   return known;

@@ -244,8 +244,8 @@ void cast(Context& context, void* out, DType to, const void* in, DType from, std
   with_type_of(to, [&]<class To>(To) {
     with_type_of(from, [&]<class From>(From) {
       if constexpr (kernels::casts(dtype_of<To>) && kernels::casts(dtype_of<From>)) {
-        const double cost = 0.4;
-        parallel_for(context, n, cost, [&](std::int64_t begin, std::int64_t end) {
+        constexpr double nanoseconds = 0.4;
+        parallel_for(context, n, nanoseconds, [&](std::int64_t begin, std::int64_t end) {
           convert_all(static_cast<To*>(out) + begin, static_cast<const From*>(in) + begin, end - begin);
         });
       } else {

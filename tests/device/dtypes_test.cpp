@@ -48,6 +48,25 @@ nn::Sequential make_net(DType dtype) {
 
 }  // namespace
 
+/// 1 + 2^-10, which bfloat16 rounds to 1, as each gradient of the weight.
+constexpr float fine = 1.0F + 0x1p-10F;
+void fine_backward(Context&, BFloat16*, BFloat16* grad_weight, BFloat16*, const BFloat16*, const BFloat16*,
+                   const BFloat16*, const BFloat16*, const kernels::Linear& sizes) {
+  for (std::int64_t i = 0; i < sizes.in * sizes.out; ++i)
+    if (sizes.wide_parameters)
+      reinterpret_cast<float*>(grad_weight)[i] = fine;
+    else
+      grad_weight[i] = BFloat16(fine);
+}
+
+/// The gradient of a float32 weight that a layer of the mode reads in bfloat16.
+std::vector<double> weight_gradient(const char* mode) {
+  const Device device{mode};
+  const Tensor weight = numbers({3, 5}, DType::float32, 2).set_requires_grad();
+  op::sum(op::linear(numbers({4, 5}, DType::bfloat16), weight.to(DType::bfloat16))).backward();
+  return weight.grad().values();
+}
+
 TEST_CASE("dtypes: one kernel of one table is one line", "[device][dtypes]") {
   Mode mine = mode("sequential");
   mine.operators.arithmetic.add = add_one_more;
@@ -350,4 +369,14 @@ TEST_CASE("dtypes: the verifier finds a fault in a 16-bit kernel, and one behind
   register_mode("coarse", coarse);
   const Device device{"coarse", {.verify = true}};
   CHECK_THROWS_AS(op::neg(ones({4}, DType::bfloat16)), VerifyError);
+}
+
+TEST_CASE("dtypes: only a wide kernel writes gradients of parameters in float32", "[device]") {
+  Mode mine = mode("sequential");
+  mine.bfloat16->dot.linear_backward = kernels::wide(fine_backward);
+  register_mode("wide backward", mine);
+  mine.bfloat16->dot.linear_backward = fine_backward;  // in the place of a wide one
+  register_mode("own backward", mine);
+  CHECK(weight_gradient("wide backward") == std::vector<double>(15, fine));
+  CHECK(weight_gradient("own backward") == std::vector<double>(15, 1.0));
 }

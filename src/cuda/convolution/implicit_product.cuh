@@ -346,8 +346,8 @@ void launch_apart(const Context& context, const Grid& grid, void (*kernel)(Param
   check(cudaLaunchKernelEx(&config, kernel, argument), "launching a kernel", grid.where);
 }
 
-/// Runs the first `count` of them, whose sizes and arrays are there, by a plan; `apart` where nothing runs beside it: a
-/// gradient would come behind the other one.
+/// Runs the first `count` of them, whose sizes and arrays are there, by a plan. `apart`: see launch_apart(); gradients
+/// run beside each other instead.
 template <int most>
 void run(const Context& context, Convolutions<most> all, int count, std::int64_t groups, bool tensor_cores,
          const Plan& plan, bool apart) {

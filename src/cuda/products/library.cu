@@ -166,4 +166,10 @@ void run_algorithm(const Context& context, const Problem& problem, const Arrays&
       "a product by cuBLASLt");
 }
 
+const Algorithm library_algorithm{.name = "library",
+                                  .workspace = algorithm_workspace,
+                                  .run = [](Context& context, const Problem& p, const Arrays& arrays, int plan,
+                                            void* workspace) { run_algorithm(context, p, arrays, plan, workspace); },
+                                  .next_plan = next_algorithm};
+
 }  // namespace tern::cuda::products

@@ -10,5 +10,7 @@ namespace tern::cuda::products {
 int next_algorithm(const Problem& problem, int plan);
 std::size_t algorithm_workspace(const Problem& problem, int plan);
 void run_algorithm(const Context& context, const Problem& problem, const Arrays& arrays, int plan, void* workspace);
+/// "library" for arrays of the type of its factors, and nothing around it.
+extern const Algorithm library_algorithm;
 
 }  // namespace tern::cuda::products

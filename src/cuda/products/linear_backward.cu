@@ -89,13 +89,7 @@ class Through {
 
 // ---- the algorithms ----
 
-/// For arrays of the type of its factors.
-const Algorithm algorithm{.name = "library",
-                          .workspace = algorithm_workspace,
-                          .run = [](Context& context, const Problem& p, const Arrays& arrays, int plan,
-                                    void* workspace) { run_algorithm(context, p, arrays, plan, workspace); },
-                          .next_plan = next_algorithm};
-constexpr std::array by_library{&algorithm};
+constexpr std::array by_library{&library_algorithm};
 
 /// The product for the gradient of the weight, and for that of x.
 Problem product_of(const Problem& layer, bool of_weight) {

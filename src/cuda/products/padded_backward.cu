@@ -9,12 +9,7 @@
 namespace tern::cuda::products {
 namespace {
 
-const Algorithm by_library{.name = "library",
-                           .workspace = algorithm_workspace,
-                           .run = [](Context& context, const Problem& p, const Arrays& arrays, int plan,
-                                     void* workspace) { run_algorithm(context, p, arrays, plan, workspace); },
-                           .next_plan = next_algorithm};
-constexpr std::array library{&by_library};
+constexpr std::array by_library{&library_algorithm};
 
 /// The arrays of a layer with m rows, n outputs and k inputs: as they are, and with whole rows. Those of the weight
 /// also have a row for each output.
@@ -53,7 +48,7 @@ std::size_t bytes_of_gradient(const Problem& layer, bool copies, const Copied& s
 class Half {
  public:
   Half(Context& context, const Problem& product, const Arrays& arrays, void* to, const Copied& sizes)
-      : product_(context, nullptr, library, product, arrays),
+      : product_(context, nullptr, by_library, product, arrays),
         element_(product.out),
         made_(arrays.out),
         to_(to),

@@ -1,6 +1,6 @@
 // Compiled for AVX2: nothing in it runs where kernels() finds none. The instruction that multiplies bytes saturates, so
-// numbers have 16 bits here, whose products are added exactly. Processors that need AVX2 for it take as many products
-// in a cycle so as by exact bytes, which need their signs changed and a step more.
+// numbers have 16 bits here, whose products are added exactly. By a count of instructions, exact
+// products of bytes, with changed signs and one more step, would be no faster.
 
 #if TERN_AVX2_BUILT
 #include "vectorized/quantized/rows256.hpp"
