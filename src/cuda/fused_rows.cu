@@ -61,9 +61,9 @@ __device__ void store_some(T* to, const Pack<float, 4>& pack, int count) {
 
 /// `Whole`: rows are packs, in all arrays; else rows of g may be longer, with zeros behind the channels.
 template <bool Whole, class Out, class In>
-__global__ void through_rows_kernel(Out* g, float* partials, const In* __restrict__ grad_y, const In* __restrict__ y,
-                                    std::int64_t rows, int channels, std::int64_t pitch, int g_pitch,
-                                    Activation activation) {
+__global__ void __launch_bounds__(row_threads, 4)
+    through_rows_kernel(Out* g, float* partials, const In* __restrict__ grad_y, const In* __restrict__ y,
+                        std::int64_t rows, int channels, std::int64_t pitch, int g_pitch, Activation activation) {
   __shared__ Pack<float, 4> shared[row_threads];
   begin_kernel();
   const int pack = static_cast<int>(blockIdx.y * blockDim.x + threadIdx.x);
@@ -71,19 +71,31 @@ __global__ void through_rows_kernel(Out* g, float* partials, const In* __restric
   const bool inside = left_of_g > 0;
   Pack<float, 4> sum{};
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.y;
-  for (std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y; inside && row < rows;
-       row += step) {
-    const std::int64_t from = row * pitch + pack * 4, to = row * g_pitch + pack * 4;
-    Pack<float, 4> gradient = load_some<Whole>(grad_y + from, left);
-    if (activation != Activation::none) {
-      const Pack<float, 4> out = load_some<Whole>(y + from, left);
+  constexpr int at_once = Whole && sizeof(In) == 2 ? 4 : 1;  // rows whose loads are in flight together
+  for (std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y; inside && first < rows;
+       first += at_once * step) {
+    Pack<float, 4> gradients[at_once], outs[at_once];
 #pragma unroll
-      for (int lane = 0; lane < 4; ++lane)
-        gradient.value[lane] = through_activation(gradient.value[lane], out.value[lane], activation);
+    for (int i = 0; i < at_once; ++i) {
+      const std::int64_t row = first + i * step, from = row * pitch + pack * 4;
+      if (row >= rows) break;
+      gradients[i] = load_some<Whole>(grad_y + from, left);
+      if (activation != Activation::none) outs[i] = load_some<Whole>(y + from, left);
     }
-    if (g != nullptr) store_some<Whole>(g + to, gradient, left_of_g);
 #pragma unroll
-    for (int lane = 0; lane < 4; ++lane) sum.value[lane] += gradient.value[lane];
+    for (int i = 0; i < at_once; ++i) {
+      const std::int64_t row = first + i * step;
+      if (row >= rows) break;
+      Pack<float, 4>& gradient = gradients[i];
+      if (activation != Activation::none) {
+#pragma unroll
+        for (int lane = 0; lane < 4; ++lane)
+          gradient.value[lane] = through_activation(gradient.value[lane], outs[i].value[lane], activation);
+      }
+      if (g != nullptr) store_some<Whole>(g + row * g_pitch + pack * 4, gradient, left_of_g);
+#pragma unroll
+      for (int lane = 0; lane < 4; ++lane) sum.value[lane] += gradient.value[lane];
+    }
   }
   if (partials == nullptr) return;
   shared[threadIdx.y * blockDim.x + threadIdx.x] = sum;
