@@ -59,11 +59,20 @@ __device__ void store_some(T* to, const Pack<float, 4>& pack, int count) {
   }
 }
 
+/// The elements of load_some, as they are if there are four.
+template <bool Whole, class T>
+__device__ auto fetch_some(const T* from, int count) {
+  if constexpr (Whole)
+    return *reinterpret_cast<const Pack<T, 4>*>(from);
+  else
+    return load_some<false>(from, count);
+}
+
 /// `Whole`: rows are packs, in all arrays; else rows of g may be longer, with zeros behind the channels.
 template <bool Whole, class Out, class In>
-__global__ void __launch_bounds__(row_threads, 4)
-    through_rows_kernel(Out* g, float* partials, const In* __restrict__ grad_y, const In* __restrict__ y,
-                        std::int64_t rows, int channels, std::int64_t pitch, int g_pitch, Activation activation) {
+__global__ void through_rows_kernel(Out* g, float* partials, const In* __restrict__ grad_y, const In* __restrict__ y,
+                                    std::int64_t rows, int channels, std::int64_t pitch, int g_pitch,
+                                    Activation activation) {
   __shared__ Pack<float, 4> shared[row_threads];
   begin_kernel();
   const int pack = static_cast<int>(blockIdx.y * blockDim.x + threadIdx.x);
@@ -74,23 +83,25 @@ __global__ void __launch_bounds__(row_threads, 4)
   constexpr int at_once = Whole && sizeof(In) == 2 ? 4 : 1;  // rows whose loads are in flight together
   for (std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y; inside && first < rows;
        first += at_once * step) {
-    Pack<float, 4> gradients[at_once], outs[at_once];
+    using Some = decltype(fetch_some<Whole>(y, 0));
+    Some gradients[at_once], outs[at_once];
 #pragma unroll
     for (int i = 0; i < at_once; ++i) {
       const std::int64_t row = first + i * step, from = row * pitch + pack * 4;
       if (row >= rows) break;
-      gradients[i] = load_some<Whole>(grad_y + from, left);
-      if (activation != Activation::none) outs[i] = load_some<Whole>(y + from, left);
+      gradients[i] = fetch_some<Whole>(grad_y + from, left);
+      if (activation != Activation::none) outs[i] = fetch_some<Whole>(y + from, left);
     }
 #pragma unroll
     for (int i = 0; i < at_once; ++i) {
       const std::int64_t row = first + i * step;
       if (row >= rows) break;
-      Pack<float, 4>& gradient = gradients[i];
-      if (activation != Activation::none) {
+      Pack<float, 4> gradient;
 #pragma unroll
-        for (int lane = 0; lane < 4; ++lane)
-          gradient.value[lane] = through_activation(gradient.value[lane], outs[i].value[lane], activation);
+      for (int lane = 0; lane < 4; ++lane) {
+        gradient.value[lane] = widened(gradients[i].value[lane]);
+        if (activation != Activation::none)
+          gradient.value[lane] = through_activation(gradient.value[lane], widened(outs[i].value[lane]), activation);
       }
       if (g != nullptr) store_some<Whole>(g + row * g_pitch + pack * 4, gradient, left_of_g);
 #pragma unroll
