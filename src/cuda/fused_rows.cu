@@ -1,5 +1,3 @@
-#include <cstdlib>
-
 #include "cuda/elementwise.cuh"
 #include "cuda/fused_rows.cuh"
 
@@ -71,7 +69,7 @@ __device__ auto fetch_some(const T* from, int count) {
 }
 
 /// `Whole`: rows are packs, in all arrays; else rows of g may be longer, with zeros behind the channels.
-template <bool Whole, class Out, class In, int most_at_once = 4>
+template <bool Whole, class Out, class In>
 __global__ void through_rows_kernel(Out* g, float* partials, const In* __restrict__ grad_y, const In* __restrict__ y,
                                     std::int64_t rows, int channels, std::int64_t pitch, int g_pitch,
                                     Activation activation) {
@@ -82,7 +80,7 @@ __global__ void through_rows_kernel(Out* g, float* partials, const In* __restric
   const bool inside = left_of_g > 0;
   Pack<float, 4> sum{};
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.y;
-  constexpr int at_once = Whole && sizeof(In) == 2 ? most_at_once : 1;  // rows whose loads are in flight together
+  constexpr int at_once = Whole && sizeof(In) == 2 ? 4 : 1;  // rows whose loads are in flight together
   for (std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y; inside && first < rows;
        first += at_once * step) {
     using Some = decltype(fetch_some<Whole>(y, 0));
@@ -198,19 +196,14 @@ template <class Out, class In>
 void through_rows(const Context& context, Out* g, float* partials, const In* grad_y, const In* y, const Rows& rows,
                   Activation activation, std::int64_t g_pitch) {
   if (g_pitch == 0) g_pitch = rows.channels;
-  const char* const old = std::getenv("TERN_OLD_ROWS");
   const RowTiles tiles(g_pitch);
   const bool whole = rows.channels % 4 == 0 && rows.pitch % 4 == 0 && g_pitch == rows.channels && aligned<4>(g) &&
                      aligned<4>(grad_y) && aligned<4>(y);
   launch(context,
          Grid(dim3(static_cast<unsigned>(row_slices(rows)), static_cast<unsigned>(tiles.tiles)),
               dim3(static_cast<unsigned>(tiles.lanes), static_cast<unsigned>(tiles.rows))),
-         !whole           ? through_rows_kernel<false, Out, In>
-         : old == nullptr ? through_rows_kernel<true, Out, In>
-         : old[0] == '2'  ? through_rows_kernel<true, Out, In, 2>
-                          : through_rows_kernel<true, Out, In, 1>,
-         g, partials, grad_y, y, rows.count, static_cast<int>(rows.channels), rows.pitch, static_cast<int>(g_pitch),
-         activation);
+         whole ? through_rows_kernel<true, Out, In> : through_rows_kernel<false, Out, In>, g, partials, grad_y, y,
+         rows.count, static_cast<int>(rows.channels), rows.pitch, static_cast<int>(g_pitch), activation);
 }
 
 template <class T>

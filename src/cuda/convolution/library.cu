@@ -33,8 +33,7 @@ bool narrow(const Problem& requested) { return fits(requested) && rounds_factors
 /// The same task on arrays in which the images of each group lie together, in 16 bits: one copy has all groups, where
 /// cuDNN would copy the channels of each around its engine.
 Task by_groups(Task task, const Problem& requested) {
-  if (std::getenv("TERN_OLD_GROUPS") != nullptr || requested.groups == 1 || bytes_of(requested.stored) != 2 ||
-      runs_together(task.packed) || task.packed.float_out)
+  if (requested.groups == 1 || bytes_of(requested.stored) != 2 || runs_together(task.packed) || task.packed.float_out)
     return task;
   task.packed.by_groups = true;
   task.takes_image = task.takes_y = false;

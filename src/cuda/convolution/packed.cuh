@@ -2,8 +2,6 @@
 // The work around a channels-last engine: weights and images are converted to its order and element type, and bias and
 // activation are applied if it has none.
 
-#include <cstdlib>
-
 #include "cuda/aside.cuh"
 #include "cuda/convolution/problem.cuh"
 
@@ -23,8 +21,7 @@ Problem with_epilogue(const Problem& requested, Element element);
 
 /// Whether y is a slice of a wider tensor in 16 bits: cuDNN would copy all channels of x and y around its engines.
 inline bool writes_slice(const Problem& requested) {
-  return std::getenv("TERN_OLD_SLICES") == nullptr && bytes_of(requested.stored) == 2 &&
-         requested.y_channels != requested.O;
+  return bytes_of(requested.stored) == 2 && requested.y_channels != requested.O;
 }
 
 /// Whether the gradient of x is a forward convolution of g, with the weight flipped by 180 degrees and its channels
