@@ -59,15 +59,6 @@ __device__ void store_some(T* to, const Pack<float, 4>& pack, int count) {
   }
 }
 
-/// The elements of load_some, as they are if there are four.
-template <bool Whole, class T>
-__device__ auto fetch_some(const T* from, int count) {
-  if constexpr (Whole)
-    return *reinterpret_cast<const Pack<T, 4>*>(from);
-  else
-    return load_some<false>(from, count);
-}
-
 /// `Whole`: rows are packs, in all arrays; else rows of g may be longer, with zeros behind the channels.
 template <bool Whole, class Out, class In>
 __global__ void through_rows_kernel(Out* g, float* partials, const In* __restrict__ grad_y, const In* __restrict__ y,
@@ -80,33 +71,19 @@ __global__ void through_rows_kernel(Out* g, float* partials, const In* __restric
   const bool inside = left_of_g > 0;
   Pack<float, 4> sum{};
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.y;
-  constexpr int at_once = Whole && sizeof(In) == 2 ? 4 : 1;  // rows whose loads are in flight together
-  for (std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y; inside && first < rows;
-       first += at_once * step) {
-    using Some = decltype(fetch_some<Whole>(y, 0));
-    Some gradients[at_once], outs[at_once];
+  for (std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y; inside && row < rows;
+       row += step) {
+    const std::int64_t from = row * pitch + pack * 4, to = row * g_pitch + pack * 4;
+    Pack<float, 4> gradient = load_some<Whole>(grad_y + from, left);
+    if (activation != Activation::none) {
+      const Pack<float, 4> out = load_some<Whole>(y + from, left);
 #pragma unroll
-    for (int i = 0; i < at_once; ++i) {
-      const std::int64_t row = first + i * step, from = row * pitch + pack * 4;
-      if (row >= rows) break;
-      gradients[i] = fetch_some<Whole>(grad_y + from, left);
-      if (activation != Activation::none) outs[i] = fetch_some<Whole>(y + from, left);
+      for (int lane = 0; lane < 4; ++lane)
+        gradient.value[lane] = through_activation(gradient.value[lane], out.value[lane], activation);
     }
+    if (g != nullptr) store_some<Whole>(g + to, gradient, left_of_g);
 #pragma unroll
-    for (int i = 0; i < at_once; ++i) {
-      const std::int64_t row = first + i * step;
-      if (row >= rows) break;
-      Pack<float, 4> gradient;
-#pragma unroll
-      for (int lane = 0; lane < 4; ++lane) {
-        gradient.value[lane] = widened(gradients[i].value[lane]);
-        if (activation != Activation::none)
-          gradient.value[lane] = through_activation(gradient.value[lane], widened(outs[i].value[lane]), activation);
-      }
-      if (g != nullptr) store_some<Whole>(g + row * g_pitch + pack * 4, gradient, left_of_g);
-#pragma unroll
-      for (int lane = 0; lane < 4; ++lane) sum.value[lane] += gradient.value[lane];
-    }
+    for (int lane = 0; lane < 4; ++lane) sum.value[lane] += gradient.value[lane];
   }
   if (partials == nullptr) return;
   shared[threadIdx.y * blockDim.x + threadIdx.x] = sum;
