@@ -27,6 +27,10 @@ extern const Algorithm direct_tensor_forward_pooled, direct_tensor_grad_x_pooled
 extern const Algorithm single_forward_first, single_forward_last, single_grad_x_first, single_grad_x_last;
 extern const Algorithm single_grad_weight_first, single_grad_weight_last;
 
+// Gradients of few input channels as products of windows (product_taps.cu); `first` where single planes would reach too
+// little of the card's rate.
+extern const Algorithm taps_grad_x_first, taps_grad_x_last, taps_grad_weight_first, taps_grad_weight_last;
+
 // Groups of few channels (narrow.cu); `first` if tiles of a product would be mostly empty.
 extern const Algorithm narrow_forward_first, narrow_forward_last, narrow_grad_x_first, narrow_grad_x_last;
 extern const Algorithm narrow_grad_weight_first, narrow_grad_weight_last;
