@@ -71,7 +71,7 @@ extern const Algorithm strided_grad_x_first, strided_grad_x_last;  // through a 
 // The same for 16 bits (implicit_halves.cu), and with factors that the copy engine brings (boxes_halves.cu); both also
 // add Arrays::added, boxes, which are for few outputs, only before an activation that clips; `first` where they should
 // be faster than an engine.
-extern const Algorithm implicit_halves, boxes_halves_first, boxes_halves_last;
+extern const Algorithm implicit_halves_first, implicit_halves_last, boxes_halves_first, boxes_halves_last;
 inline bool clips(Activation activation) {
   return activation == Activation::none || activation == Activation::relu || activation == Activation::relu6;
 }

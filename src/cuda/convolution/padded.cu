@@ -167,7 +167,8 @@ constexpr std::array to_image{&fold_grad_x_first,     &winograd_grad_x_first, &s
                               &library_grad_x,        &strided_grad_x_last,   &fold_grad_x_last};
 constexpr std::array to_weight{&implicit_grad_weight, &library_grad_weight};
 // In 16 bits.
-constexpr std::array halves_forward{&fused_epilogue_forward, &library_forward, &implicit_halves};
+constexpr std::array halves_forward{&implicit_halves_first, &fused_epilogue_forward, &library_forward,
+                                    &implicit_halves_last};
 constexpr std::array halves_to_image{&flipped_grad_x, &library_grad_x, &product_grad_x};
 constexpr std::array halves_to_weight{&library_grad_weight};
 using List = Candidates<Problem, Arrays>;
@@ -349,8 +350,9 @@ bool folds_groups(const Problem& p) {
          (p.groups > most_engine_groups || C % engine_lanes != 0 || O % engine_lanes != 0);
 }
 
-/// Groups, channels last: not where strips or an implicit product take them as they are.
+/// Groups, channels last: not where windows, strips or an implicit product take them as they are.
 bool pays_in_groups(const Problem& p) {
+  if (p.pass == Pass::forward && patches_forward_first.fits(p)) return false;
   const bool narrow = grouped::fits_narrow(p);
   if (narrow || !p.channels_last() || p.C / p.groups % 4 != 0 || p.O / p.groups % 4 != 0) return !narrow;
   if (folds_groups(p)) return true;
