@@ -107,7 +107,7 @@ bool starves_engines(const Problem& requested) {
   const Problem packed = task_of(requested).packed;
   const std::int64_t sum = packed.KH * packed.KW * packed.C,
                      tiles = ceil_div(packed.positions(), rows) * ceil_div(packed.O, columns);
-  if (sum < long_sum || 2 * tiles > card().multiprocessors || is_common(packed)) return false;
+  if (old_layers(2) || sum < long_sum || 2 * tiles > card().multiprocessors || is_common(packed)) return false;
   struct Rule;
   return remembered<Rule>(packed, [&] {
     const bool whole = packed.O % 4 == 0 && packed.y_channels % 4 == 0;

@@ -60,7 +60,8 @@ void run(Context& context, const Problem& p, const Arrays& arrays, int plan, voi
 
 bool fits(const Problem& p) {
   constexpr std::int64_t side = std::int64_t{1} << 15;
-  if (p.groups > most_engine_groups || p.C / p.groups % 4 != 0 || (p.groups > 1 && p.O / p.groups % 4 != 0))
+  if ((p.groups > 1 && old_layers(8)) || p.groups > most_engine_groups || p.C / p.groups % 4 != 0 ||
+      (p.groups > 1 && p.O / p.groups % 4 != 0))
     return false;
   return windows::fits(p) && p.tensor_cores() && card().code >= 80 && p.KH * p.KW <= most_taps && p.C < 64 * side &&
          p.H < side && p.W < side && p.KH * p.dilation_h < side && p.KW * p.dilation_w < side &&

@@ -398,6 +398,7 @@ double padded_time(const Problem& p, double least) {
     return static_cast<double>(elements * bytes_of(p.stored)) / bytes_rate;
   };
   double product = least, weight = 0;
+  if (old_layers(16)) return product + moved(2 * (p.images() + p.outputs())) + 5 * launched;
   if (!halves(p) && p.pass != Pass::grad_weight) {
     Problem lanes = in_lanes(p, lanes_of(p));
     lanes.pass = Pass::forward;

@@ -233,7 +233,7 @@ double time_of(const Problem& p) {
 bool pays(const Problem& p) {
   constexpr double x_rate = 4e6, weight_rate = 2e6, clearly = 1.5;
   constexpr std::int64_t few = 64;  // outputs, which kernels for small planes take whole
-  if (!single::fits(p) || p.C != 1 || p.O <= few) return false;
+  if (old_layers(1) || !single::fits(p) || p.C != 1 || p.O <= few) return false;
   const bool back = p.pass == Pass::grad_x;
   const auto positions = static_cast<double>(p.N * (back ? p.H * p.W : area_of(p)));
   const double there = positions * static_cast<double>(p.weights()) / (back ? x_rate : weight_rate);
