@@ -396,7 +396,9 @@ bool weighs_most(const Problem& p) {
 
 /// Groups that Winograd's transforms take one after the other in less time than an implicit product takes all.
 bool transforms_groups(const Problem& p) {
-  if (old_layers(32) || p.tensor_cores() || p.groups == 1 || p.groups > most_engine_groups || p.pass == Pass::grad_weight) return false;
+  if (old_layers(32) || p.tensor_cores() || p.groups == 1 || p.groups > most_engine_groups ||
+      p.pass == Pass::grad_weight)
+    return false;
   const Problem inner = with_lanes(p, false);
   return static_cast<double>(p.groups) * winograd_gain(one_group(inner)) > copies_time(p, inner);
 }
