@@ -100,18 +100,21 @@ Work work_of(const Problem& packed, bool whole) {
   return {packed.positions(), packed.O, packed.KH * packed.KW * packed.C * 2, rate, whole};
 }
 
-/// Tiles are few and sums long, which engines rarely divide among blocks. Microseconds on an H200.
+/// Tiles are few and sums long. Engines rarely divide those among blocks, least of all through a stride or a dilation.
+/// Microseconds on an H200.
 bool starves_engines(const Problem& requested) {
   constexpr std::int64_t long_sum = 4096, rows = 128, columns = 64;
-  constexpr double each = 0.0055, launch = 5;  // of an element of the sum, while each multiprocessor has a tile
+  constexpr double launch = 5, clearly = 1.25;
   const Problem packed = task_of(requested).packed;
+  const bool dense = packed.stride_h * packed.stride_w * packed.dilation_h * packed.dilation_w == 1;
+  const double each = dense ? 0.0025 : 0.0055;  // of an element of the sum, while each multiprocessor has a tile
   const std::int64_t sum = packed.KH * packed.KW * packed.C,
                      tiles = ceil_div(packed.positions(), rows) * ceil_div(packed.O, columns);
-  if (old_layers(2) || sum < long_sum || 2 * tiles > card().multiprocessors || is_common(packed)) return false;
+  if (sum < long_sum || 2 * tiles > card().multiprocessors || is_common(packed)) return false;
   struct Rule;
   return remembered<Rule>(packed, [&] {
     const bool whole = packed.O % 4 == 0 && packed.y_channels % 4 == 0;
-    return choose_plan(Context{}, work_of(packed, whole)).cycles / card().clock <
+    return clearly * choose_plan(Context{}, work_of(packed, whole)).cycles / card().clock <
            each * static_cast<double>(sum) + launch;
   });
 }

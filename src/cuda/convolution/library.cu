@@ -3,7 +3,6 @@
 #include "cuda/convolution/algorithms.cuh"
 #include "cuda/convolution/engines.cuh"
 #include "cuda/convolution/packed.cuh"
-#include "cuda/convolution/rule.cuh"
 
 namespace tern::cuda::convolution {
 namespace {
@@ -19,7 +18,7 @@ struct Library {
 };
 
 bool fits(const Problem& requested) {
-  const std::int64_t lanes = requested.tensor_cores() || old_layers(4) ? engine_lanes : engine_lanes / 2;
+  const std::int64_t lanes = requested.tensor_cores() ? engine_lanes : engine_lanes / 2;
   const bool whole = requested.O / requested.groups % lanes == 0 &&
                      (requested.groups == 1 || requested.C / requested.groups % lanes == 0);
   // No kernel of ours computes the gradient of x with a stride as a product.

@@ -235,7 +235,7 @@ struct Inner {
     const bool in_order = p.pass == Pass::forward  ? forward_in_order
                           : p.pass == Pass::grad_x ? is(library_grad_x) || flips_weight() || folds
                                                    : !implicit;
-    const bool separates = is(winograd_forward_first, winograd_grad_x_first) && p.groups > 1 && !old_layers(32);
+    const bool separates = is(winograd_forward_first, winograd_grad_x_first) && p.groups > 1;
     if (separates) calls = p.groups;
     problem.by_groups = (folds || separates) && p.groups > 1;
     const bool same = p.KH * p.KW == 1 && problem.weights() == p.weights() && !flips_weight();
@@ -396,9 +396,7 @@ bool weighs_most(const Problem& p) {
 
 /// Groups that Winograd's transforms take one after the other in less time than an implicit product takes all.
 bool transforms_groups(const Problem& p) {
-  if (old_layers(32) || p.tensor_cores() || p.groups == 1 || p.groups > most_engine_groups ||
-      p.pass == Pass::grad_weight)
-    return false;
+  if (p.tensor_cores() || p.groups == 1 || p.groups > most_engine_groups || p.pass == Pass::grad_weight) return false;
   const Problem inner = with_lanes(p, false);
   return static_cast<double>(p.groups) * winograd_gain(one_group(inner)) > copies_time(p, inner);
 }

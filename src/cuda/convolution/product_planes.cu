@@ -398,7 +398,6 @@ double padded_time(const Problem& p, double least) {
     return static_cast<double>(elements * bytes_of(p.stored)) / bytes_rate;
   };
   double product = least, weight = 0;
-  if (old_layers(16)) return product + moved(2 * (p.images() + p.outputs())) + 5 * launched;
   if (!halves(p) && p.pass != Pass::grad_weight) {
     Problem lanes = in_lanes(p, lanes_of(p));
     lanes.pass = Pass::forward;
@@ -406,7 +405,7 @@ double padded_time(const Problem& p, double least) {
     product = std::max(product, std::min(implicit_time(lanes), library_time(lanes)));
   }
   if (p.C % lanes_of(p) != 0 || p.O % lanes_of(p) != 0) weight = moved(2 * p.weights()) + launched;
-  return product + moved(2 * (p.images() + p.outputs())) + weight + 5 * launched;
+  return product + moved(2 * (p.images() + p.outputs())) + weight + 4 * launched;
 }
 
 /// Against that, or our own tiles.
@@ -421,7 +420,10 @@ bool pays(const Problem& p) {
     return static_cast<double>(ceil_div(size, 64) * 64) / static_cast<double>(size);
   };
   double copied = 0, launches = 2;
-  if (work.weight != Work::Weight::as_it_is) copied += 2 * bytes * static_cast<double>(p.weights()), ++launches;
+  // A transposing copy reaches half of the rate.
+  const double slower = work.weight == Work::Weight::transposed ? 2 : 1;
+  if (work.weight != Work::Weight::as_it_is)
+    copied += slower * 2 * bytes * static_cast<double>(p.weights()), ++launches;
   if (work.copied != Work::Side::none)
     copied += 2 * bytes * positions * static_cast<double>(work.copied_rows), ++launches;
   if (work.finishes)

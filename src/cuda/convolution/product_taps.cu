@@ -231,13 +231,13 @@ double time_of(const Problem& p) {
 
 /// Against multiply-adds from one plane (single*.cu), which reach a small part of the card's rate.
 bool pays(const Problem& p) {
-  constexpr double x_rate = 4e6, weight_rate = 2e6, clearly = 1.5;
-  constexpr std::int64_t few = 64;  // outputs, which kernels for small planes take whole
-  if (old_layers(1) || !single::fits(p) || p.C != 1 || p.O <= few) return false;
+  constexpr double x_rate = 4e6, weight_rate = 2e6;
+  constexpr std::int64_t few = 32;  // outputs, which kernels for small planes take whole
+  if (!single::fits(p) || p.C != 1 || p.O <= few) return false;
   const bool back = p.pass == Pass::grad_x;
   const auto positions = static_cast<double>(p.N * (back ? p.H * p.W : area_of(p)));
   const double there = positions * static_cast<double>(p.weights()) / (back ? x_rate : weight_rate);
-  return clearly * time_of(p) < there;
+  return time_of(p) < there;
 }
 bool fits_first(const Problem& p) { return fits(p) && pays(p); }
 bool fits_last(const Problem& p) { return fits(p) && !pays(p); }

@@ -1,17 +1,9 @@
 #pragma once
 // Rough times, in microseconds, by which lists of algorithms are ordered: arithmetic on sizes, fitted to an H200.
 
-#include <cstdlib>
-
 #include "cuda/convolution/problem.cuh"
 
 namespace tern::cuda::convolution {
-
-inline bool old_layers(int bit) {
-  static const char* const value = std::getenv("TERN_OLD_LAYERS");
-  static const int bits = value == nullptr ? 0 : std::atoi(value);
-  return (bits & bit) != 0;
-}
 
 /// Of a convolution, in any pass.
 double multiply_adds(const Problem& problem);
