@@ -3,6 +3,7 @@
 
 #include <cooperative_groups.h>
 
+#include <cstdlib>
 #include <cstring>
 
 #include "cuda/batch_norm.cuh"
@@ -350,7 +351,9 @@ struct NarrowCut {
     constexpr std::int64_t rows_per_thread = 4, most_rows = narrow_threads / narrow_packs * rows_per_thread;
     constexpr std::int64_t busy = 128, least_rows = 128;  // blocks for most of a card; rows that are worth a block
     constexpr std::int64_t most_tiled = 1 << 17;          // rows of tiles
-    if (rows > most_rows && (!card().overlap || rows > most_parts * most_rows || rows * tiles > most_tiled)) return;
+    static const bool old = std::getenv("TERN_OLD_CLUSTERS") != nullptr;
+    if (rows > most_rows && (old || !card().overlap || rows > most_parts * most_rows || rows * tiles > most_tiled))
+      return;
     std::int64_t parts = 1;
     while (rows > parts * most_rows ||
            (parts > 1 && parts < most_parts && tiles * parts < busy && rows >= 2 * parts * least_rows))
