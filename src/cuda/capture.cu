@@ -99,6 +99,11 @@ void* end(void* stream_handle) {
   use_card(stream.device);
   try {
     if (recording->failure) std::rethrow_exception(recording->failure);
+    if (status == cudaSuccess) {
+      constexpr int most_ahead = 8, most_aside = 3;
+      join_waits(recording->graph, recording->of_ahead, most_ahead);
+      join_waits(recording->graph, recording->of_aside, most_aside);
+    }
     for (const Upload& upload : recording->uploads)
       memory(stream.device).copy_in(upload.to, upload.bytes.data(), upload.bytes.size(), stream.handle);
     for (const auto& make : recording->makes) make();
@@ -108,7 +113,7 @@ void* end(void* stream_handle) {
     destroy(recording);
     throw;
   }
-  recording->uploads.clear(), recording->makes.clear();
+  recording->uploads.clear(), recording->makes.clear(), recording->of_ahead.clear(), recording->of_aside.clear();
   if (status == cudaSuccess) status = cudaGraphInstantiate(&recording->executable, recording->graph, 0);
   if (status == cudaSuccess) status = cudaGraphUpload(recording->executable, stream.handle);
   if (status != cudaSuccess) {

@@ -9,6 +9,7 @@
 
 #include "cuda/aside.cuh"
 #include "cuda/streams.cuh"
+#include "cuda/waits.cuh"
 #include "tern/modes/mode.hpp"
 
 namespace tern::cuda {
@@ -30,7 +31,8 @@ struct Recording {
   std::vector<std::function<void()>> makes;
   std::exception_ptr failure;  // of delayed launches; thrown when the recording ends
   int marks = 0;
-  std::size_t grown = 0;  // bytes allocated although a released block had that size
+  Waits of_aside, of_ahead;  // that stream for the recorded one, and the recorded one for that stream
+  std::size_t grown = 0;     // bytes allocated although a released block had that size
 };
 
 /// While it lives, the kernel that the calling thread runs has copies for weights, and writes copies of gradients: they
