@@ -1,3 +1,4 @@
+#include <cstdlib>
 #include <memory>
 
 #include "cuda/aside.cuh"
@@ -100,9 +101,17 @@ void* end(void* stream_handle) {
   try {
     if (recording->failure) std::rethrow_exception(recording->failure);
     if (status == cudaSuccess) {
-      constexpr int most_ahead = 8, most_aside = 3;
-      join_waits(recording->graph, recording->of_ahead, most_ahead);
-      join_waits(recording->graph, recording->of_aside, most_aside);
+      const auto number = [](const char* name, int otherwise) {
+        const char* const text = std::getenv(name);
+        return text == nullptr ? otherwise : std::atoi(text);
+      };
+      print_order(recording->graph, "before");
+      if (number("TERN_OLD_WAITS", 0) == 0) {
+        join_waits(recording->graph, recording->of_ahead, number("TERN_MOST_AHEAD", 8));
+        join_waits(recording->graph, recording->of_aside, number("TERN_MOST_ASIDE", 3));
+        if (number("TERN_OVERLAP", 0) != 0) overlap_single(recording->graph);
+      }
+      print_order(recording->graph, "after");
     }
     for (const Upload& upload : recording->uploads)
       memory(stream.device).copy_in(upload.to, upload.bytes.data(), upload.bytes.size(), stream.handle);

@@ -1,4 +1,7 @@
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
 #include <unordered_map>
 #include <utility>
 
@@ -143,6 +146,87 @@ void join_waits(cudaGraph_t graph, const Waits& waits, int most) {
     begin += count;
     wanted = std::min(2 * wanted, static_cast<std::size_t>(most));
   }
+}
+
+namespace {
+bool is_kernel(cudaGraphNode_t node) {
+  cudaGraphNodeType type{};
+  return cudaGraphNodeGetType(node, &type) == cudaSuccess && type == cudaGraphNodeTypeKernel;
+}
+bool overlaps(cudaGraphNode_t node) {
+  cudaLaunchAttributeValue value{};
+  const bool read =
+      cudaGraphKernelNodeGetAttribute(node, cudaLaunchAttributeProgrammaticStreamSerialization, &value) == cudaSuccess;
+  cudaGetLastError();
+  return read && value.programmaticStreamSerializationAllowed != 0;
+}
+struct Edges {
+  std::vector<cudaGraphNode_t> from, to;
+  std::vector<cudaGraphEdgeData> data;
+  explicit Edges(cudaGraph_t graph) {
+    std::size_t count = 0;
+    cudaGraphGetEdges(graph, nullptr, nullptr, nullptr, &count);
+    from.resize(count), to.resize(count), data.resize(count);
+    cudaGraphGetEdges(graph, from.data(), to.data(), data.data(), &count);
+  }
+};
+}  // namespace
+
+void print_order(cudaGraph_t graph, const char* when) {
+  if (std::getenv("TERN_PRINT_ORDER") == nullptr) return;
+  std::size_t count = 0;
+  cudaGraphGetNodes(graph, nullptr, &count);
+  std::vector<cudaGraphNode_t> nodes(count);
+  cudaGraphGetNodes(graph, nodes.data(), &count);
+  const Edges edges(graph);
+  std::map<cudaGraphNode_t, int> before, after;
+  std::map<cudaGraphNode_t, bool> programmatic;
+  int of_type[2] = {}, joins = 0, forks = 0, kernels = 0, marked = 0, single_whole = 0, joins_programmatic = 0;
+  for (std::size_t i = 0; i < edges.from.size(); ++i) {
+    ++before[edges.to[i]], ++after[edges.from[i]];
+    const bool early = edges.data[i].type == cudaGraphDependencyTypeProgrammatic;
+    ++of_type[early ? 1 : 0];
+    if (early) programmatic[edges.to[i]] = true;
+  }
+  for (const cudaGraphNode_t node : nodes) {
+    joins += before[node] > 1, forks += after[node] > 1;
+    joins_programmatic += before[node] > 1 && programmatic[node];
+    if (!is_kernel(node)) continue;
+    ++kernels;
+    if (!overlaps(node)) continue;
+    ++marked;
+    single_whole += before[node] == 1 && !programmatic[node];
+  }
+  std::fprintf(stderr,
+               "order %s: nodes %zu kernels %d with attribute %d; edges whole %d programmatic %d; nodes of several "
+               "dependencies %d (some programmatic %d), with several dependents %d; single whole with attribute %d\n",
+               when, count, kernels, marked, of_type[0], of_type[1], joins, joins_programmatic, forks, single_whole);
+}
+
+void overlap_single(cudaGraph_t graph) {
+  const Edges edges(graph);
+  std::map<cudaGraphNode_t, int> before;
+  for (const cudaGraphNode_t node : edges.to) ++before[node];
+  int changed = 0, failed = 0;
+  for (std::size_t i = 0; i < edges.from.size(); ++i) {
+    const cudaGraphNode_t from = edges.from[i], to = edges.to[i];
+    if (before[to] != 1 || edges.data[i].type == cudaGraphDependencyTypeProgrammatic || !is_kernel(from) ||
+        !is_kernel(to) || !overlaps(to))
+      continue;
+    cudaGraphEdgeData early{};
+    early.from_port = cudaGraphKernelNodePortProgrammatic;
+    early.type = cudaGraphDependencyTypeProgrammatic;
+    check(cudaGraphRemoveDependencies(graph, &from, &to, &edges.data[i], 1), "ordering a recording");
+    if (cudaGraphAddDependencies(graph, &from, &to, &early, 1) == cudaSuccess) {
+      ++changed;
+      continue;
+    }
+    cudaGetLastError();
+    ++failed;
+    check(cudaGraphAddDependencies(graph, &from, &to, &edges.data[i], 1), "ordering a recording");
+  }
+  if (std::getenv("TERN_PRINT_ORDER") != nullptr)
+    std::fprintf(stderr, "overlap: %d changed, %d failed\n", changed, failed);
 }
 
 }  // namespace tern::cuda

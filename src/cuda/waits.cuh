@@ -23,5 +23,7 @@ void wait_for(cudaStream_t stream, cudaStream_t other, cudaEvent_t event, Waits*
 /// one's; fewer of the first, so that work begins early, and of the last, so that it ends early. The order of all work
 /// stays as it was, or becomes stricter.
 void join_waits(cudaGraph_t graph, const Waits& waits, int most);
+void print_order(cudaGraph_t graph, const char* when);
+void overlap_single(cudaGraph_t graph);
 
 }  // namespace tern::cuda
