@@ -359,7 +359,9 @@ struct NarrowCut {
            (parts > 1 && parts < most_parts && tiles * parts < busy && rows >= 2 * parts * least_rows))
       parts *= 2;
     slices = {parts, ceil_div(rows, parts)};
-    while (threads / narrow_packs * rows_per_thread < slices.slice) threads *= 2;
+    static const char* const text = std::getenv("TERN_CLUSTER_ROWS");
+    const std::int64_t each = parts > 1 && text != nullptr ? std::atoi(text) : rows_per_thread;
+    while (threads / narrow_packs * each < slices.slice) threads *= 2;
   }
 };
 
