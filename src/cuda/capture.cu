@@ -105,13 +105,19 @@ void* end(void* stream_handle) {
         const char* const text = std::getenv(name);
         return text == nullptr ? otherwise : std::atoi(text);
       };
+#ifdef __CUDACC__
       print_order(recording->graph, "before");
+#endif
       if (number("TERN_OLD_WAITS", 0) == 0) {
         join_waits(recording->graph, recording->of_ahead, number("TERN_MOST_AHEAD", 8));
         join_waits(recording->graph, recording->of_aside, number("TERN_MOST_ASIDE", 3));
+#ifdef __CUDACC__
         if (number("TERN_OVERLAP", 0) != 0) overlap_single(recording->graph);
+#endif
       }
+#ifdef __CUDACC__
       print_order(recording->graph, "after");
+#endif
     }
     for (const Upload& upload : recording->uploads)
       memory(stream.device).copy_in(upload.to, upload.bytes.data(), upload.bytes.size(), stream.handle);

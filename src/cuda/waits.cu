@@ -148,6 +148,7 @@ void join_waits(cudaGraph_t graph, const Waits& waits, int most) {
   }
 }
 
+#ifdef __CUDACC__
 namespace {
 bool is_kernel(cudaGraphNode_t node) {
   cudaGraphNodeType type{};
@@ -228,5 +229,6 @@ void overlap_single(cudaGraph_t graph) {
   if (std::getenv("TERN_PRINT_ORDER") != nullptr)
     std::fprintf(stderr, "overlap: %d changed, %d failed\n", changed, failed);
 }
+#endif
 
 }  // namespace tern::cuda
