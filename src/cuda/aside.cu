@@ -4,7 +4,6 @@
 #include "cuda/aside.cuh"
 #include "cuda/cuda.hpp"
 #include "cuda/recording.cuh"
-#include "cuda/waits.cuh"
 
 namespace tern::cuda {
 namespace {
@@ -13,10 +12,14 @@ thread_local Stream* recorded = nullptr;  // of which something goes aside
 thread_local Capture::Aside goes;
 thread_local Stream* early = nullptr;  // of which work goes early
 
+void follow(Stream& stream, cudaStream_t side) {
+  check(cudaEventRecord(stream.forked, stream.handle), "recording an event");
+  check(cudaStreamWaitEvent(side, stream.forked), "ordering two streams");
+}
+
 void follow_aside(Stream& stream) {
   stream.aside_holds = true;
-  Recording* const recording = stream.recording.load();
-  wait_for(stream.aside, stream.handle, stream.forked, recording == nullptr ? nullptr : &recording->of_aside);
+  follow(stream, stream.aside);
 }
 
 void go_ahead(const Stream& stream) { check(cudaStreamWaitEvent(stream.ahead, stream.opened), "ordering two streams"); }
@@ -26,9 +29,8 @@ void keep_failure(const Stream& stream) {
 }
 
 void await(Stream& stream, cudaStream_t side) {
-  Recording* const recording = stream.recording.load();
-  const bool noted = recording != nullptr && side == stream.ahead;
-  wait_for(stream.handle, side, stream.awaited, noted ? &recording->of_ahead : nullptr);
+  check(cudaEventRecord(stream.awaited, side), "recording an event");
+  check(cudaStreamWaitEvent(stream.handle, stream.awaited), "ordering two streams");
 }
 
 }  // namespace
@@ -99,7 +101,7 @@ bool goes_ahead(const void* stream) { return goes.ahead && recorded->handle == s
 
 void end_ahead(void* stream_handle) {
   Stream& stream = stream_state(stream_handle);
-  wait_for(stream.ahead, stream.handle, stream.forked, nullptr);
+  follow(stream, stream.ahead);
 }
 
 bool parameters_aside(const Context& context) {

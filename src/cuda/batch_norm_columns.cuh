@@ -3,7 +3,6 @@
 
 #include <cooperative_groups.h>
 
-#include <cstdlib>
 #include <cstring>
 
 #include "cuda/batch_norm.cuh"
@@ -351,17 +350,13 @@ struct NarrowCut {
     constexpr std::int64_t rows_per_thread = 4, most_rows = narrow_threads / narrow_packs * rows_per_thread;
     constexpr std::int64_t busy = 128, least_rows = 128;  // blocks for most of a card; rows that are worth a block
     constexpr std::int64_t most_tiled = 1 << 17;          // rows of tiles
-    static const bool old = std::getenv("TERN_OLD_CLUSTERS") != nullptr;
-    if (rows > most_rows && (old || !card().overlap || rows > most_parts * most_rows || rows * tiles > most_tiled))
-      return;
+    if (rows > most_rows && (!card().overlap || rows > most_parts * most_rows || rows * tiles > most_tiled)) return;
     std::int64_t parts = 1;
     while (rows > parts * most_rows ||
            (parts > 1 && parts < most_parts && tiles * parts < busy && rows >= 2 * parts * least_rows))
       parts *= 2;
     slices = {parts, ceil_div(rows, parts)};
-    static const char* const text = std::getenv("TERN_CLUSTER_ROWS");
-    const std::int64_t each = parts > 1 && text != nullptr ? std::atoi(text) : rows_per_thread;
-    while (threads / narrow_packs * each < slices.slice) threads *= 2;
+    while (threads / narrow_packs * rows_per_thread < slices.slice) threads *= 2;
   }
 };
 

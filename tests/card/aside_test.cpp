@@ -126,44 +126,6 @@ TEST_CASE("aside: early work has a stream of its own, behind one of a few marks"
   CHECK(capture.mark(recorded.stream) == -1);
 }
 
-TEST_CASE("aside: waits in a row become few, and keep the order", "[card]") {
-  constexpr int rounds = 24;
-  const Device device(card_mode());
-  Context& context = current_scope().context;
-  const Capture& capture = cuda::capture();
-  std::vector<int> ahead, in_order, aside;  // when each round's work ran
-  int ran = 0;
-  const auto queue = [&](Capture::Aside what, std::vector<int>& to) {
-    capture.aside(context.stream, what);
-    REQUIRE(card::queue(cuda::stream_of(context), [&ran, &to] { to.push_back(ran++); }) == cudaSuccess);
-    capture.aside(context.stream, {});
-  };
-  capture.begin(context.stream);
-  for (int round = 0; round < rounds; ++round) {
-    queue({.ahead = true}, ahead);
-    queue({}, in_order);
-    queue({.everything = true}, aside);
-  }
-  capture.await(context.stream);
-  queue({}, in_order);
-  void* const recording = capture.end(context.stream);
-  std::size_t edges = 0;
-  REQUIRE(cudaGraphGetEdges(static_cast<cuda::Recording*>(recording)->graph, nullptr, nullptr, nullptr, &edges) ==
-          cudaSuccess);
-  constexpr std::size_t of_streams = 3 * rounds - 2;
-  CHECK(edges - of_streams < rounds);
-  CHECK(edges - of_streams > 4);
-  capture.launch(recording, context.stream);
-  REQUIRE(cudaStreamSynchronize(cuda::stream_of(context)) == cudaSuccess);
-  capture.destroy(recording);
-  REQUIRE(in_order.size() == rounds + 1);
-  for (std::size_t round = 0; round < rounds; ++round) {
-    CHECK(ahead[round] < in_order[round]);
-    CHECK(in_order[round] < aside[round]);
-  }
-  CHECK(aside.back() < in_order.back());
-}
-
 TEST_CASE("aside: what is released beside it is used again once it is awaited", "[card]") {
   const Recorded recorded;
   constexpr std::size_t bytes = 3 * mebi;

@@ -2,7 +2,6 @@
 
 #include "card.hpp"
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -41,35 +40,12 @@ std::map<std::pair<const void*, int>, int>& attributes_set() {
 
 }  // namespace
 
-struct CUgraphNode_st {
-  Work work;
-};
-using Nodes = std::vector<cudaGraphNode_t>;
 struct CUgraph_st {
-  std::vector<std::shared_ptr<CUgraphNode_st>> nodes;  // as they were recorded
-  std::set<std::pair<cudaGraphNode_t, cudaGraphNode_t>> edges;
+  std::vector<Work> work;
   std::set<cudaStream_t> members;   // all streams whose work is recorded here
   std::set<cudaStream_t> unjoined;  // those whose last work nothing of the first stream waits for
   cudaStream_t first = nullptr;
   bool valid = true;
-
-  /// The work of all nodes, each behind those that it depends on: the first recorded of those that may run. Less if
-  /// they form a circle.
-  std::vector<Work> in_order() const {
-    std::vector<Work> work;
-    std::set<cudaGraphNode_t> done;
-    const auto may_run = [&](const std::shared_ptr<CUgraphNode_st>& node) {
-      return !done.contains(node.get()) && std::ranges::none_of(edges, [&](const auto& edge) {
-        return edge.second == node.get() && !done.contains(edge.first);
-      });
-    };
-    for (auto node = std::ranges::find_if(nodes, may_run); node != nodes.end();
-         node = std::ranges::find_if(nodes, may_run)) {
-      done.insert(node->get());
-      work.push_back((*node)->work);
-    }
-    return work;
-  }
 };
 struct CUgraphExec_st {
   std::vector<Work> work;
@@ -78,7 +54,6 @@ struct CUgraphExec_st {
 struct CUevent_st {
   std::shared_ptr<Mark> mark;         // null: never recorded, or recorded in a capture
   std::shared_ptr<CUgraph_st> graph;  // of that capture
-  Nodes nodes;                        // what it comes after there
   cudaStream_t from = nullptr;
   int device = 0;
 };
@@ -87,7 +62,6 @@ struct CUstream_st {
   std::deque<Work> work;
   bool busy = false;
   std::shared_ptr<CUgraph_st> graph;  // null: not capturing
-  Nodes last;                         // what its next work comes after there
   std::thread thread;
 
   void run() {
@@ -144,11 +118,7 @@ cudaError_t card::push(cudaStream_t stream, Work work) {
     return cudaSuccess;
   }
   if (!stream->graph->valid) return cudaErrorStreamCaptureInvalidated;
-  CUgraph_st& graph = *stream->graph;
-  graph.nodes.push_back(std::make_shared<CUgraphNode_st>(std::move(work)));
-  const cudaGraphNode_t node = graph.nodes.back().get();
-  for (const cudaGraphNode_t before : stream->last) graph.edges.insert({before, node});
-  stream->last = {node};
+  stream->graph->work.push_back(std::move(work));
   if (stream != stream->graph->first) stream->graph->unjoined.insert(stream);
   return cudaSuccess;
 }
@@ -211,8 +181,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
       stream->graph->valid = event->graph->valid = false;
       return cudaErrorStreamCaptureMerge;
     }
-    for (const cudaGraphNode_t node : event->nodes)
-      if (std::ranges::find(stream->last, node) == stream->last.end()) stream->last.push_back(node);
+    // Recorded work runs in the order in which it was queued, which respects every wait.
     if (stream == stream->graph->first)
       stream->graph->unjoined.erase(event->from);
     else
@@ -240,7 +209,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   *graph = nullptr;
   const std::shared_ptr<CUgraph_st> ended = stream->graph;
   if (ended == nullptr) return cudaErrorInvalidValue;
-  for (cudaStream_t member : ended->members) member->graph = nullptr, member->last.clear();
+  for (cudaStream_t member : ended->members) member->graph = nullptr;
   if (!ended->valid) return cudaErrorStreamCaptureInvalidated;
   if (!ended->unjoined.empty()) return cudaErrorStreamCaptureUnjoined;
   *graph = new CUgraph_st(*ended);
@@ -267,7 +236,6 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   event->from = stream;
   event->graph = stream->graph;
   event->mark = nullptr;
-  event->nodes = stream->last;
   if (stream->graph != nullptr) return cudaSuccess;
   event->mark = std::make_shared<Mark>();
   stream->push([mark = event->mark] { finish_mark(mark); });
@@ -301,38 +269,8 @@ void card::pass(std::chrono::seconds time) {
   passed += time;
 }
 
-cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status, unsigned long long*,
-                                     cudaGraph_t*, const cudaGraphNode_t** nodes, const cudaGraphEdgeData**,
-                                     std::size_t* count) {
-  const std::scoped_lock lock(card_mutex());
-  *status = stream->graph == nullptr ? cudaStreamCaptureStatusNone : cudaStreamCaptureStatusActive;
-  *nodes = stream->last.data();
-  *count = stream->last.size();
-  return cudaSuccess;
-}
-cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to, cudaGraphEdgeData* edges,
-                              std::size_t* count) {
-  *count = graph->edges.size();
-  if (from == nullptr) return cudaSuccess;
-  for (const auto& [before, node] : graph->edges) *from++ = before, *to++ = node, *edges++ = {};
-  return cudaSuccess;
-}
-cudaError_t cudaGraphAddDependencies(cudaGraph_t graph, const cudaGraphNode_t* from, const cudaGraphNode_t* to,
-                                     const cudaGraphEdgeData*, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i)
-    if (!graph->edges.insert({from[i], to[i]}).second) return cudaErrorInvalidValue;
-  return cudaSuccess;
-}
-cudaError_t cudaGraphRemoveDependencies(cudaGraph_t graph, const cudaGraphNode_t* from, const cudaGraphNode_t* to,
-                                        const cudaGraphEdgeData*, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i)
-    if (graph->edges.erase({from[i], to[i]}) == 0) return cudaErrorInvalidValue;
-  return cudaSuccess;
-}
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long) {
-  std::vector<Work> work = graph->in_order();
-  if (work.size() < graph->nodes.size()) return cudaErrorInvalidValue;
-  *executable = new CUgraphExec_st{std::move(work), graph->first->device};
+  *executable = new CUgraphExec_st{graph->work, graph->first->device};
   if (graph->first->device != current) return misuse();
   return cudaSuccess;
 }

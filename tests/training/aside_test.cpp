@@ -256,7 +256,7 @@ Program read_late() {
   return maker.made;
 }
 
-/// So many layers that waits between streams are joined, with updates beside backward.
+/// Many layers, with updates beside backward.
 Program deep() {
   Maker maker;
   std::vector<Tensor> kernels;

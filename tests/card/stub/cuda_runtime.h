@@ -1,8 +1,7 @@
 #pragma once
-// Two cards without a card, for the host code of the cuda mode: the part of the CUDA runtime that it calls, with
-// streams that run on threads of their own, a little late, and captures that fail where the real ones do
-// (tests/card/card.cpp). What belongs to one card and is used on the other is an error, also where the real runtime
-// would bear it.
+// Two cards without a card, for the host code of the cuda mode: the part of the CUDA runtime that it calls, with streams
+// that run on threads of their own, a little late, and captures that fail where the real ones do (tests/card/card.cpp).
+// What belongs to one card and is used on the other is an error, also where the real runtime would bear it.
 
 #include <chrono>
 #include <cstddef>
@@ -18,12 +17,10 @@
 struct CUstream_st;
 struct CUevent_st;
 struct CUgraph_st;
-struct CUgraphNode_st;
 struct CUgraphExec_st;
 using cudaStream_t = CUstream_st*;
 using cudaEvent_t = CUevent_st*;
 using cudaGraph_t = CUgraph_st*;
-using cudaGraphNode_t = CUgraphNode_st*;
 using cudaGraphExec_t = CUgraphExec_st*;
 
 enum cudaError_t {
@@ -43,9 +40,11 @@ enum cudaError_t {
 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
 enum cudaStreamCaptureMode { cudaStreamCaptureModeRelaxed };
-enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone, cudaStreamCaptureStatusActive };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
-enum cudaLaunchAttributeID { cudaLaunchAttributeProgrammaticStreamSerialization, cudaLaunchAttributeClusterDimension };
+enum cudaLaunchAttributeID {
+  cudaLaunchAttributeProgrammaticStreamSerialization,
+  cudaLaunchAttributeClusterDimension
+};
 inline constexpr unsigned cudaHostAllocDefault = 0, cudaHostAllocPortable = 1, cudaStreamNonBlocking = 1,
                           cudaEventDisableTiming = 2, cudaGraphInstantiateFlagUseNodePriority = 8;
 
@@ -56,9 +55,6 @@ struct dim3 {
 // Of the kernel that runs on the calling thread.
 inline thread_local dim3 blockIdx, threadIdx;
 
-struct cudaGraphEdgeData {
-  unsigned char from_port, to_port, type;
-};
 struct cudaLaunchAttribute {
   cudaLaunchAttributeID id;
   struct {
@@ -101,9 +97,6 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags = 0);
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
-cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status, unsigned long long* id,
-                                     cudaGraph_t* graph, const cudaGraphNode_t** nodes, const cudaGraphEdgeData** edges,
-                                     std::size_t* count);
 cudaError_t cudaEventCreate(cudaEvent_t* event);
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
@@ -111,12 +104,6 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t first, cudaEvent_t second);
-cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to, cudaGraphEdgeData* edges,
-                              std::size_t* count);
-cudaError_t cudaGraphAddDependencies(cudaGraph_t graph, const cudaGraphNode_t* from, const cudaGraphNode_t* to,
-                                     const cudaGraphEdgeData* edges, std::size_t count);
-cudaError_t cudaGraphRemoveDependencies(cudaGraph_t graph, const cudaGraphNode_t* from, const cudaGraphNode_t* to,
-                                        const cudaGraphEdgeData* edges, std::size_t count);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long flags);
 cudaError_t cudaGraphUpload(cudaGraphExec_t executable, cudaStream_t stream);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream);
