@@ -130,26 +130,12 @@ __global__ void __launch_bounds__(tile_threads) whole_columns_kernel(Columns col
 }
 
 inline constexpr unsigned narrow_threads = 512;  ///< of a block of narrow_columns_kernel, at most
+inline constexpr int narrow_rows = 4;            ///< of a thread, at most, which holds them
 inline constexpr unsigned narrow_packs = 4;      ///< of channels per block: of 16 bits, a sector of a line
 inline constexpr unsigned most_parts = 8;        ///< blocks of a cluster on every card that has them
 
-/// The rows of a thread, R and then fewer at a time.
-template <int R, int V, class Pass>
-__device__ void gather_rounds(const Columns& columns, const Pass& pass, const ColumnTile<V>& tile, std::int64_t& row,
-                              const typename Pass::Channel (&channel)[V], typename Pass::State (&state)[V]) {
-  const std::int64_t step = blockDim.y;
-  for (; row + (R - 1) * step < tile.end; row += R * step) {
-    typename Pass::template Inputs<V> inputs[R];
-#pragma unroll
-    for (int i = 0; i < R; ++i) inputs[i] = pass.template read<V>((row + i * step) * columns.channels + tile.channel);
-#pragma unroll
-    for (int lane = 0; lane < V; ++lane) pass.add(state[lane], channel[lane], pass.of_lane(inputs, lane));
-  }
-  if constexpr (R > 1) gather_rounds<R / 2>(columns, pass, tile, row, channel, state);
-}
-
-/// The same with narrow tiles, so that there are more blocks and more threads for each row. The blocks of a cluster
-/// have a slice of a tile's rows each, and exchange their states.
+/// The same with narrow tiles, so that there are more blocks, and threads hold the few rows that they have: all are
+/// read at once, and only once. The blocks of a cluster have a slice of a tile's rows each, and exchange their states.
 template <int V, class Pass>
 __global__ void __launch_bounds__(narrow_threads) narrow_columns_kernel(Columns columns, Pass pass) {
   begin_kernel();
@@ -164,15 +150,26 @@ __global__ void __launch_bounds__(narrow_threads) narrow_columns_kernel(Columns 
   auto* const shared = reinterpret_cast<Channel*>(channels);
   const auto parts = static_cast<unsigned>(columns.slices.count);
   const ColumnTile<V> tile(columns, blockIdx.x / parts, blockIdx.x % parts);
+  int count = 0;
+#pragma unroll
+  for (int i = 0; i < narrow_rows; ++i) count += tile.first + i * blockDim.y < tile.end ? 1 : 0;
+  const auto offset_of = [&](int i) { return (tile.first + i * blockDim.y) * columns.channels + tile.channel; };
+  typename Pass::template All<V> rows[narrow_rows];
   Channel channel[V];
   State state[V];
 #pragma unroll
-  for (int lane = 0; lane < V; ++lane) {
-    state[lane] = pass.init();
-    if (tile.channel < columns.channels) channel[lane] = pass.channel(tile.channel + lane);
+  for (int lane = 0; lane < V; ++lane) state[lane] = pass.init();
+  if (count > 0) {  // no branch between the loads: the first row stands in for missing ones
+#pragma unroll
+    for (int lane = 0; lane < V; ++lane) channel[lane] = pass.channel(tile.channel + lane);
+#pragma unroll
+    for (int i = 0; i < narrow_rows; ++i) rows[i] = pass.template held<V>(offset_of(i < count ? i : 0));
+#pragma unroll
+    for (int lane = 0; lane < V; ++lane) pass.add_held(state[lane], channel[lane], rows, count, lane);
+#pragma unroll
+    for (int i = 0; i < narrow_rows; ++i)
+      if (i < count) pass.keep(offset_of(i), rows[i]);
   }
-  std::int64_t row = tile.first;
-  gather_rounds<Pass::rows_at_once>(columns, pass, tile, row, channel, state);
   const unsigned thread = threadIdx.y * narrow_packs + threadIdx.x, warp = thread / 32, lane_of_warp = thread % 32;
   const unsigned warps = blockDim.y * narrow_packs / 32;
   const auto combine = [&](State& own, unsigned distance) {
@@ -212,7 +209,14 @@ __global__ void __launch_bounds__(narrow_threads) narrow_columns_kernel(Columns 
   if (pass.output() == nullptr) return;
 #pragma unroll
   for (int lane = 0; lane < V; ++lane) channel[lane] = shared[threadIdx.x * V + lane];
-  apply_rows<std::remove_pointer_t<decltype(pass.output())>, Pass::rows_at_once>(columns, pass, tile, channel);
+#pragma unroll
+  for (int i = 0; i < narrow_rows; ++i) {
+    if (i >= count) continue;
+    Pack<Scalar<std::remove_pointer_t<decltype(pass.output())>>, V> values;
+#pragma unroll
+    for (int lane = 0; lane < V; ++lane) values.value[lane] = pass.value(channel[lane], rows[i], lane);
+    store<V>(pass.output() + offset_of(i), values);
+  }
 }
 
 /// partial: [slices, channels].
@@ -347,7 +351,7 @@ struct NarrowCut {
   unsigned threads = 128;  ///< of a block
 
   NarrowCut(std::int64_t rows, std::int64_t tiles) {
-    constexpr std::int64_t rows_per_thread = 4, most_rows = narrow_threads / narrow_packs * rows_per_thread;
+    constexpr std::int64_t most_rows = narrow_threads / narrow_packs * narrow_rows;
     constexpr std::int64_t busy = 128, least_rows = 128;  // blocks for most of a card; rows that are worth a block
     constexpr std::int64_t most_tiled = 1 << 17;          // rows of tiles
     if (rows > most_rows && (!card().overlap || rows > most_parts * most_rows || rows * tiles > most_tiled)) return;
@@ -356,7 +360,7 @@ struct NarrowCut {
            (parts > 1 && parts < most_parts && tiles * parts < busy && rows >= 2 * parts * least_rows))
       parts *= 2;
     slices = {parts, ceil_div(rows, parts)};
-    while (threads / narrow_packs * rows_per_thread < slices.slice) threads *= 2;
+    while (threads / narrow_packs * narrow_rows < slices.slice) threads *= 2;
   }
 };
 
