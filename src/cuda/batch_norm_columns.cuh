@@ -137,7 +137,7 @@ inline constexpr unsigned most_parts = 8;        ///< blocks of a cluster on eve
 /// The same with narrow tiles, so that there are more blocks, and threads hold the few rows that they have: all are
 /// read at once, and only once. The blocks of a cluster have a slice of a tile's rows each, and exchange their states.
 template <int V, class Pass>
-__global__ void __launch_bounds__(narrow_threads) narrow_columns_kernel(Columns columns, Pass pass) {
+__global__ void __launch_bounds__(narrow_threads, 1) narrow_columns_kernel(Columns columns, Pass pass) {
   begin_kernel();
   using State = typename Pass::State;
   using Channel = typename Pass::Channel;
