@@ -19,6 +19,9 @@ struct Upload {
   std::vector<std::byte> bytes;
 };
 
+/// How recordings are instantiated: with the priorities of their streams; else all work would have that of the launch.
+inline constexpr unsigned long long priorities = cudaGraphInstantiateFlagUseNodePriority;
+
 struct Recording {
   int device = 0;
   cudaGraph_t graph = nullptr;

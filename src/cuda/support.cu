@@ -113,10 +113,10 @@ Stream* make_stream(int device) {
   const auto make = [](cudaStream_t& made, int priority) {
     check(cudaStreamCreateWithPriority(&made, cudaStreamNonBlocking, priority), "creating a stream");
   };
-  constexpr int usual = -1, lowest = 0;
+  constexpr int usual = -2, late = -1, lowest = 0;  // late: nothing waits for it soon
   make(stream->handle, usual);
   for (cudaStream_t& side : stream->sides) make(side, usual);
-  make(stream->aside, usual);
+  make(stream->aside, late);
   make(stream->ahead, usual);
   make(stream->early, lowest);
   std::vector<cudaEvent_t*> events{&stream->ordered, &stream->begun, &stream->forked, &stream->awaited,
