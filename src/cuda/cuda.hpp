@@ -77,7 +77,8 @@ kernels::Operators<T> operators() {
           .attention = attention<T>(),
           .shape = shape<T>(),
           .update = update<T>(),
-          .channels_last = true};
+          .channels_last = true,
+          .wide_parameters = !std::is_same_v<T, Scalar<T>>};
 }
 
 }  // namespace tern::cuda

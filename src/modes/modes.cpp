@@ -2,6 +2,8 @@
 // user's by register_mode, and derived ones, which are made on request: debug devices and further devices of a mode.
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <deque>
 #include <mutex>
 
@@ -185,6 +187,30 @@ bool is_registered(const Mode& mode) {
   return std::ranges::any_of(modes.modes, is_it) || std::ranges::any_of(modes.made, is_it);
 }
 
+namespace {
+
+/// A copied table still says that its kernels write wide gradients. One that replaced such a kernel would get an array
+/// of float32 and write 16 bits into it.
+template <class T>
+void check_wide(kernels::Operators<T>& table, const kernels::Operators<T>& original) {
+  const auto same = [&](auto family, auto slot) {
+    const auto kernel = [&](const kernels::Operators<T>& of) {
+      return std::bit_cast<std::uintptr_t>(of.*family.*slot);
+    };
+    return kernel(table) == kernel(original);
+  };
+  using kernels::Arithmetic, kernels::Conv, kernels::Dot;
+  constexpr auto arithmetic = &kernels::Operators<T>::arithmetic;
+  constexpr auto dot = &kernels::Operators<T>::dot;
+  constexpr auto conv = &kernels::Operators<T>::conv;
+  const bool linear = same(dot, &Dot<T>::linear_backward), conv2d = same(conv, &Conv<T>::conv2d_backward);
+  const bool copied = linear || conv2d || same(dot, &Dot<T>::matmul) || same(dot, &Dot<T>::linear) ||
+                      same(conv, &Conv<T>::conv2d) || same(arithmetic, &Arithmetic<T>::add);
+  if (original.wide_parameters && copied && !(linear && conv2d)) table.wide_parameters = false;
+}
+
+}  // namespace
+
 const Mode& register_mode(std::string name, Mode mode) {
   expects(!name.empty() && name != "auto" && name != "fastest" && !is_debug(name), "register_mode: \"", name,
           "\" cannot be a mode's name");
@@ -206,6 +232,12 @@ const Mode& register_mode(std::string name, Mode mode) {
   const std::lock_guard lock(modes.mutex);
   expects(modes.find(name) == nullptr && name != "cuda", "register_mode: there is a mode \"", name,
           "\" already; choose another name");
+  for (const Mode& other : modes.modes)
+    kernels::for_each_compute_type([&]<class T>() {
+      auto* const table = mode.table<T>();
+      const auto* const original = other.table<T>();
+      if (table != nullptr && original != nullptr) check_wide(*table, *original);
+    });
   mode.name = std::move(name);
   mode.index = 0;  // a copy of a further device is a mode of one device
   modes.modes.push_back(std::move(mode));

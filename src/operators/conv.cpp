@@ -126,8 +126,7 @@ struct Backward {
   Gradients operator()(const Tensor& grad, const Tensor& out, const Tensor& index = {}) const {
     Tensor grad_x = x_needs ? empty_in(sizes.layout, {sizes.N, sizes.C, sizes.H, sizes.W}, grad.dtype()) : Tensor{};
     const char* const op = index.defined() ? "conv2d_max_pool2d" : "conv2d";
-    const ParameterGradients of_parameters(op, grad.dtype(), wide,
-                                           [](const auto& table) { return table.conv.conv2d_backward; });
+    const ParameterGradients of_parameters(op, grad.dtype(), wide);
     Tensor grad_weight = of_parameters.make(weight_needs, {sizes.O, sizes.C / sizes.groups, sizes.KH, sizes.KW});
     Tensor grad_bias = of_parameters.make(bias_needs, {sizes.O});
     visit(op, grad.dtype(), [&]<class T>() {

@@ -143,8 +143,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activat
          bias_needs = needs(bias), wide = parameters.wide, x_shape = x.shape()](const Tensor& grad) {
           const Tensor whole_grad = grad.contiguous();
           Tensor grad_x = x_needs ? Tensor(x_shape, grad.dtype()) : Tensor{};
-          const ParameterGradients of_parameters("linear", grad.dtype(), wide,
-                                                 [](const auto& table) { return table.dot.linear_backward; });
+          const ParameterGradients of_parameters("linear", grad.dtype(), wide);
           Tensor grad_weight = of_parameters.make(weight_needs, {sizes.out, sizes.in});
           Tensor grad_bias = of_parameters.make(bias_needs, {sizes.out});
           visit("linear", grad.dtype(), [&]<class T>() {

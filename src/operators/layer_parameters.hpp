@@ -22,15 +22,13 @@ struct LayerParameters {
 /// Gradients of a layer's parameters while a kernel computes them: in float32 if they are wide and it can.
 class ParameterGradients {
  public:
-  /// `dtype`: the layer's; slot(table): the kernel that will run.
-  template <class Slot>
-  ParameterGradients(const char* op, DType dtype, bool wide, const Slot& slot)
-      : dtype_(wide ? scalar_of(dtype) : dtype), made_(dtype) {
+  /// `dtype`: the layer's.
+  ParameterGradients(const char* op, DType dtype, bool wide) : dtype_(wide ? scalar_of(dtype) : dtype), made_(dtype) {
     if (!wide) return;
     where_it_runs(op, [&] {
       with_type(op, dtype, [&]<class T>() {
         const Call<T> call;
-        if (std::is_same_v<T, Scalar<T>> || slot(call.table()).is_wide()) made_ = dtype_;
+        if (std::is_same_v<T, Scalar<T>> || call.table().wide_parameters) made_ = dtype_;
       });
     });
   }

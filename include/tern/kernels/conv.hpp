@@ -18,8 +18,8 @@ struct Conv2d {
   std::int64_t y_channels = 0;  ///< channels last only: elements from one position of y and grad_y to the next; 0: O
   Layout layout = Layout::channels_first;  ///< of x, y and their gradients; weights are [O, C / groups, KH, KW] in both
                                            ///< layouts
-  bool wide_parameters = false;            ///< conv2d_backward, if it is wide: the arrays of grad_weight and grad_bias
-                                           ///< are of Scalar<T>
+  bool wide_parameters = false;            ///< conv2d_backward, 16 bits: the arrays of grad_weight and grad_bias are of
+                                           ///< Scalar<T>; only if Operators::wide_parameters
   auto operator<=>(const Conv2d&) const = default;
 
   using Members = MemberList<&Conv2d::N, &Conv2d::C, &Conv2d::H, &Conv2d::W, &Conv2d::O, &Conv2d::KH, &Conv2d::KW,

@@ -23,8 +23,8 @@ struct Matmul {
 struct Linear {
   std::int64_t rows = 0, in = 0, out = 0;
   Activation activation = Activation::none;
-  bool wide_parameters = false;  ///< linear_backward, if it is wide: the arrays of grad_weight and grad_bias are
-                                 ///< of Scalar<T>
+  bool wide_parameters = false;  ///< linear_backward, 16 bits: the arrays of grad_weight and grad_bias are of
+                                 ///< Scalar<T>; only if Operators::wide_parameters
 
   using Members = MemberList<&Linear::rows, &Linear::in, &Linear::out, &Linear::activation, &Linear::wide_parameters>;
 };

@@ -22,24 +22,12 @@ class Kernel;
 struct Absent {};
 inline constexpr Absent absent;
 
-/// A linear_backward or conv2d_backward of 16 bits that can write the gradients of weight and bias in float32
-/// (Linear::wide_parameters, Conv2d::wide_parameters). Tern expects it of no plain function in the same slot.
-template <class Function>
-struct Wide {
-  Function* function;
-};
-template <class Function>
-constexpr Wide<Function> wide(Function* function) {
-  return {function};
-}
-
 /// One typed slot of the dispatch table. It has no default constructor, so a mode that omits a slot does not compile.
 template <class Result, class... Arguments>
 class Kernel<Result(Arguments...)> {
  public:
   Kernel() = delete;
   constexpr Kernel(Result (*function)(Arguments...)) : function_(function) {}
-  constexpr Kernel(Wide<Result(Arguments...)> kernel) : function_(kernel.function), is_wide_(true) {}
   constexpr Kernel(Absent) : function_(missing) {}
   /// Any other function, for a plain error: which slot it is, the line tells that the compiler names beside it.
   template <class Other>
@@ -55,7 +43,6 @@ class Kernel<Result(Arguments...)> {
         return run_taped(function_, arguments...);
     return function_(arguments...);
   }
-  bool is_wide() const { return is_wide_; }
 
  private:
   static Result missing(Arguments...) {
@@ -63,7 +50,6 @@ class Kernel<Result(Arguments...)> {
   }
 
   Result (*function_)(Arguments...);
-  bool is_wide_ = false;
 };
 
 }  // namespace tern::kernels

@@ -74,10 +74,15 @@ struct Operators {
   Update<T> update;
   /// Whether Conv, Pooling and Normalization accept channels-last arrays. If not, the caller converts them.
   bool channels_last = false;
+  /// Whether linear_backward and conv2d_backward can write the gradients of weight and bias as Scalar<T>, so that
+  /// gradients of float32 parameters are not rounded to 16 bits. A copy of a mode that replaces one of them must answer
+  /// no, unless its kernel can.
+  bool wide_parameters = false;
 
-  using Members = MemberList<&Operators::arithmetic, &Operators::dot, &Operators::conv, &Operators::activation,
-                             &Operators::pooling, &Operators::reduction, &Operators::loss, &Operators::normalization,
-                             &Operators::attention, &Operators::shape, &Operators::update, &Operators::channels_last>;
+  using Members =
+      MemberList<&Operators::arithmetic, &Operators::dot, &Operators::conv, &Operators::activation, &Operators::pooling,
+                 &Operators::reduction, &Operators::loss, &Operators::normalization, &Operators::attention,
+                 &Operators::shape, &Operators::update, &Operators::channels_last, &Operators::wide_parameters>;
 };
 
 /// The table of an integer dtype has fewer families and slots. An operator accepts integers if its slot exists.

@@ -332,7 +332,7 @@ kernels::Conv<T> of_halves() {
   return {.layout = layout<T>,
           .conv2d = conv2d<T>,
           .conv2d_add = conv2d_add<T>,
-          .conv2d_backward = kernels::wide(conv2d_backward<T>),
+          .conv2d_backward = conv2d_backward<T>,
           .fuses_max_pool2d = never,
           .conv2d_max_pool2d = kernels::absent,
           .conv2d_max_pool2d_backward = kernels::absent,

@@ -304,7 +304,7 @@ void linear_backward(Context& context, T* grad_x, T* grad_weight, T* grad_bias, 
 
 template <class T>
 kernels::Dot<T> of_halves() {
-  return {.matmul = matmul<T>, .linear = linear<T>, .linear_backward = kernels::wide(linear_backward<T>)};
+  return {.matmul = matmul<T>, .linear = linear<T>, .linear_backward = linear_backward<T>};
 }
 
 }  // namespace
