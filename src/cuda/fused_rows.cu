@@ -1,3 +1,5 @@
+#include <cstdlib>
+
 #include "cuda/elementwise.cuh"
 #include "cuda/fused_rows.cuh"
 
@@ -59,8 +61,17 @@ __device__ void store_some(T* to, const Pack<float, 4>& pack, int count) {
   }
 }
 
+/// The elements of load_some, as they are if there are four.
+template <bool Whole, class T>
+__device__ auto fetch_some(const T* from, int count) {
+  if constexpr (Whole)
+    return *reinterpret_cast<const Pack<T, 4>*>(from);
+  else
+    return load_some<false>(from, count);
+}
+
 /// `Whole`: rows are packs, in all arrays; else rows of g may be longer, with zeros behind the channels.
-template <bool Whole, class Out, class In>
+template <bool Whole, class Out, class In, int most_at_once = 4>
 __global__ void through_rows_kernel(Out* g, float* partials, const In* __restrict__ grad_y, const In* __restrict__ y,
                                     std::int64_t rows, int channels, std::int64_t pitch, int g_pitch,
                                     Activation activation) {
@@ -71,19 +82,33 @@ __global__ void through_rows_kernel(Out* g, float* partials, const In* __restric
   const bool inside = left_of_g > 0;
   Pack<float, 4> sum{};
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.y;
-  for (std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y; inside && row < rows;
-       row += step) {
-    const std::int64_t from = row * pitch + pack * 4, to = row * g_pitch + pack * 4;
-    Pack<float, 4> gradient = load_some<Whole>(grad_y + from, left);
-    if (activation != Activation::none) {
-      const Pack<float, 4> out = load_some<Whole>(y + from, left);
+  constexpr int at_once = Whole && sizeof(In) == 2 ? most_at_once : 1;  // rows whose loads are in flight together
+  for (std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y; inside && first < rows;
+       first += at_once * step) {
+    using Some = decltype(fetch_some<Whole>(y, 0));
+    Some gradients[at_once], outs[at_once];
 #pragma unroll
-      for (int lane = 0; lane < 4; ++lane)
-        gradient.value[lane] = through_activation(gradient.value[lane], out.value[lane], activation);
+    for (int i = 0; i < at_once; ++i) {
+      const std::int64_t row = first + i * step, from = row * pitch + pack * 4;
+      if (row >= rows) break;
+      gradients[i] = fetch_some<Whole>(grad_y + from, left);
+      if (activation != Activation::none) outs[i] = fetch_some<Whole>(y + from, left);
     }
-    if (g != nullptr) store_some<Whole>(g + to, gradient, left_of_g);
 #pragma unroll
-    for (int lane = 0; lane < 4; ++lane) sum.value[lane] += gradient.value[lane];
+    for (int i = 0; i < at_once; ++i) {
+      const std::int64_t row = first + i * step;
+      if (row >= rows) break;
+      Pack<float, 4> gradient;
+#pragma unroll
+      for (int lane = 0; lane < 4; ++lane) {
+        gradient.value[lane] = widened(gradients[i].value[lane]);
+        if (activation != Activation::none)
+          gradient.value[lane] = through_activation(gradient.value[lane], widened(outs[i].value[lane]), activation);
+      }
+      if (g != nullptr) store_some<Whole>(g + row * g_pitch + pack * 4, gradient, left_of_g);
+#pragma unroll
+      for (int lane = 0; lane < 4; ++lane) sum.value[lane] += gradient.value[lane];
+    }
   }
   if (partials == nullptr) return;
   shared[threadIdx.y * blockDim.x + threadIdx.x] = sum;
@@ -173,14 +198,19 @@ template <class Out, class In>
 void through_rows(const Context& context, Out* g, float* partials, const In* grad_y, const In* y, const Rows& rows,
                   Activation activation, std::int64_t g_pitch) {
   if (g_pitch == 0) g_pitch = rows.channels;
+  const char* const old = std::getenv("TERN_OLD_ROWS");
   const RowTiles tiles(g_pitch);
   const bool whole = rows.channels % 4 == 0 && rows.pitch % 4 == 0 && g_pitch == rows.channels && aligned<4>(g) &&
                      aligned<4>(grad_y) && aligned<4>(y);
   launch(context,
          Grid(dim3(static_cast<unsigned>(row_slices(rows)), static_cast<unsigned>(tiles.tiles)),
               dim3(static_cast<unsigned>(tiles.lanes), static_cast<unsigned>(tiles.rows))),
-         whole ? through_rows_kernel<true, Out, In> : through_rows_kernel<false, Out, In>, g, partials, grad_y, y,
-         rows.count, static_cast<int>(rows.channels), rows.pitch, static_cast<int>(g_pitch), activation);
+         !whole           ? through_rows_kernel<false, Out, In>
+         : old == nullptr ? through_rows_kernel<true, Out, In>
+         : old[0] == '2'  ? through_rows_kernel<true, Out, In, 2>
+                          : through_rows_kernel<true, Out, In, 1>,
+         g, partials, grad_y, y, rows.count, static_cast<int>(rows.channels), rows.pitch, static_cast<int>(g_pitch),
+         activation);
 }
 
 template <class T>
