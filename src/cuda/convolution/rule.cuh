@@ -1,9 +1,17 @@
 #pragma once
 // Rough times, in microseconds, by which lists of algorithms are ordered: arithmetic on sizes, fitted to an H200.
 
+#include <cstdlib>
+
 #include "cuda/convolution/problem.cuh"
 
 namespace tern::cuda::convolution {
+
+inline bool old_layers(int bit) {
+  static const char* const value = std::getenv("TERN_OLD_LAYERS");
+  static const int bits = value == nullptr ? 0 : std::atoi(value);
+  return (bits & bit) != 0;
+}
 
 /// Of a convolution, in any pass.
 double multiply_adds(const Problem& problem);
@@ -34,6 +42,10 @@ bool strided_pays(const Problem& problem);
 
 /// A strict forward pass by Fourier transforms of tiles, as cuDNN has them for large kernels.
 double transform_time(const Problem& engine);
+
+/// Microseconds by which Winograd's transforms (winograd.cu) are faster than an implicit product; 0: they are not
+/// chosen.
+double winograd_gain(const Problem& problem);
 
 /// A product for all taps, whose terms are added afterwards (fold.cu), channels last.
 double fold_time(const Problem& problem);
