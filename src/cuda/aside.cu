@@ -4,6 +4,7 @@
 #include "cuda/aside.cuh"
 #include "cuda/cuda.hpp"
 #include "cuda/recording.cuh"
+#include "cuda/waits.cuh"
 
 namespace tern::cuda {
 namespace {
@@ -12,14 +13,10 @@ thread_local Stream* recorded = nullptr;  // of which something goes aside
 thread_local Capture::Aside goes;
 thread_local Stream* early = nullptr;  // of which work goes early
 
-void follow(Stream& stream, cudaStream_t side) {
-  check(cudaEventRecord(stream.forked, stream.handle), "recording an event");
-  check(cudaStreamWaitEvent(side, stream.forked), "ordering two streams");
-}
-
 void follow_aside(Stream& stream) {
   stream.aside_holds = true;
-  follow(stream, stream.aside);
+  Recording* const recording = stream.recording.load();
+  wait_for(stream.aside, stream.handle, stream.forked, recording == nullptr ? nullptr : &recording->of_aside);
 }
 
 void go_ahead(const Stream& stream) { check(cudaStreamWaitEvent(stream.ahead, stream.opened), "ordering two streams"); }
@@ -29,8 +26,9 @@ void keep_failure(const Stream& stream) {
 }
 
 void await(Stream& stream, cudaStream_t side) {
-  check(cudaEventRecord(stream.awaited, side), "recording an event");
-  check(cudaStreamWaitEvent(stream.handle, stream.awaited), "ordering two streams");
+  Recording* const recording = stream.recording.load();
+  const bool noted = recording != nullptr && side == stream.ahead;
+  wait_for(stream.handle, side, stream.awaited, noted ? &recording->of_ahead : nullptr);
 }
 
 }  // namespace
@@ -101,7 +99,7 @@ bool goes_ahead(const void* stream) { return goes.ahead && recorded->handle == s
 
 void end_ahead(void* stream_handle) {
   Stream& stream = stream_state(stream_handle);
-  follow(stream, stream.ahead);
+  wait_for(stream.ahead, stream.handle, stream.forked, nullptr);
 }
 
 bool parameters_aside(const Context& context) {

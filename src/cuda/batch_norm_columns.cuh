@@ -1,6 +1,9 @@
 #pragma once
 // Batch normalisation of [rows, channels]: channels last, or without positions. Threads own packs of adjacent channels.
 
+#include <cooperative_groups.h>
+
+#include <cstdlib>
 #include <cstring>
 
 #include "cuda/batch_norm.cuh"
@@ -21,8 +24,15 @@ struct ColumnTile {
   __device__ explicit ColumnTile(const Columns& columns, bool backwards = false) {
     const auto tiles = gridDim.x / static_cast<unsigned>(columns.slices.count);
     const unsigned item = backwards ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
-    const std::int64_t tile = item % tiles;
-    slice = item / tiles;
+    place(columns, item % tiles, item / tiles);
+  }
+  __device__ ColumnTile(const Columns& columns, std::int64_t tile, std::int64_t of_rows) {
+    place(columns, tile, of_rows);
+  }
+
+ private:
+  __device__ void place(const Columns& columns, std::int64_t tile, std::int64_t of_rows) {
+    slice = of_rows;
     channel = (tile * blockDim.x + threadIdx.x) * V;
     first = slice * columns.slices.slice + threadIdx.y;
     end = channel < columns.channels ? min((slice + 1) * columns.slices.slice, columns.rows) : 0;
@@ -122,6 +132,7 @@ __global__ void __launch_bounds__(tile_threads) whole_columns_kernel(Columns col
 
 inline constexpr unsigned narrow_threads = 512;  ///< of a block of narrow_columns_kernel, at most
 inline constexpr unsigned narrow_packs = 4;      ///< of channels per block: of 16 bits, a sector of a line
+inline constexpr unsigned most_parts = 8;        ///< blocks of a cluster on every card that has them
 
 /// The rows of a thread, R and then fewer at a time.
 template <int R, int V, class Pass>
@@ -138,7 +149,8 @@ __device__ void gather_rounds(const Columns& columns, const Pass& pass, const Co
   if constexpr (R > 1) gather_rounds<R / 2>(columns, pass, tile, row, channel, state);
 }
 
-/// The same with narrow tiles, so that there are more blocks and more threads for each row.
+/// The same with narrow tiles, so that there are more blocks and more threads for each row. The blocks of a cluster
+/// have a slice of a tile's rows each, and exchange their states.
 template <int V, class Pass>
 __global__ void __launch_bounds__(narrow_threads) narrow_columns_kernel(Columns columns, Pass pass) {
   begin_kernel();
@@ -147,9 +159,12 @@ __global__ void __launch_bounds__(narrow_threads) narrow_columns_kernel(Columns 
   constexpr unsigned numbers = narrow_packs * V, most_warps = narrow_threads / 32;
   __shared__ alignas(16) unsigned char states[most_warps * numbers * sizeof(State)];
   __shared__ alignas(16) unsigned char channels[numbers * sizeof(Channel)];
+  __shared__ alignas(16) unsigned char blocks[numbers * sizeof(State)];
   auto* const of_warps = reinterpret_cast<State*>(states);
+  auto* const of_block = reinterpret_cast<State*>(blocks);
   auto* const shared = reinterpret_cast<Channel*>(channels);
-  const ColumnTile<V> tile(columns);
+  const auto parts = static_cast<unsigned>(columns.slices.count);
+  const ColumnTile<V> tile(columns, blockIdx.x / parts, blockIdx.x % parts);
   Channel channel[V];
   State state[V];
 #pragma unroll
@@ -176,8 +191,24 @@ __global__ void __launch_bounds__(narrow_threads) narrow_columns_kernel(Columns 
     State own = lane_of_warp < warps ? of_warps[lane_of_warp * numbers + number] : pass.init();
 #pragma unroll
     for (unsigned distance = 16; distance > 0; distance /= 2) combine(own, distance);
-    if (lane_of_warp == 0 && first + number < columns.channels) shared[number] = pass.finish(first + number, own, true);
+    if (lane_of_warp == 0 && parts > 1) of_block[number] = own;
+    if (lane_of_warp == 0 && parts == 1 && first + number < columns.channels)
+      shared[number] = pass.finish(first + number, own, true);
   }
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  if (parts > 1) {
+    const auto cluster = cooperative_groups::this_cluster();
+    cluster.sync();
+    for (unsigned number = warp; number < numbers; number += warps) {
+      State own = lane_of_warp < parts ? *cluster.map_shared_rank(of_block + number, lane_of_warp) : pass.init();
+#pragma unroll
+      for (unsigned distance = most_parts / 2; distance > 0; distance /= 2) combine(own, distance);
+      if (lane_of_warp == 0 && first + number < columns.channels)
+        shared[number] = pass.finish(first + number, own, tile.slice == 0);
+    }
+    cluster.sync();  // nobody leaves while its states may be read
+  }
+#endif
   __syncthreads();
   if (pass.output() == nullptr) return;
 #pragma unroll
@@ -310,22 +341,38 @@ void apply_columns(Context& context, std::int64_t rows, std::int64_t channels, b
     apply_columns_of<1>(context, rows, channels, pass, Finished<Scalar<T>, typename Pass::Channel>{});
 }
 
-/// Threads of a narrow tile of so many rows; 0: for more rows three kernels are faster.
-inline unsigned narrow_tile_threads(std::int64_t rows) {
-  constexpr std::int64_t rows_per_thread = 4;
-  if (rows > narrow_threads / narrow_packs * rows_per_thread) return 0;
-  unsigned threads = 128;
-  while (threads / narrow_packs * rows_per_thread < rows) threads *= 2;
-  return threads;
-}
+/// How narrow tiles of so many rows are cut: into slices for the blocks of a cluster. No slices: for more elements
+/// three kernels are faster.
+struct NarrowCut {
+  Slices slices{0, 0};
+  unsigned threads = 128;  ///< of a block
+
+  NarrowCut(std::int64_t rows, std::int64_t tiles) {
+    constexpr std::int64_t rows_per_thread = 4, most_rows = narrow_threads / narrow_packs * rows_per_thread;
+    constexpr std::int64_t busy = 128, least_rows = 128;  // blocks for most of a card; rows that are worth a block
+    constexpr std::int64_t most_tiled = 1 << 17;          // rows of tiles
+    static const bool old = std::getenv("TERN_OLD_CLUSTERS") != nullptr;
+    if (rows > most_rows && (old || !card().overlap || rows > most_parts * most_rows || rows * tiles > most_tiled))
+      return;
+    std::int64_t parts = 1;
+    while (rows > parts * most_rows ||
+           (parts > 1 && parts < most_parts && tiles * parts < busy && rows >= 2 * parts * least_rows))
+      parts *= 2;
+    slices = {parts, ceil_div(rows, parts)};
+    static const char* const text = std::getenv("TERN_CLUSTER_ROWS");
+    const std::int64_t each = parts > 1 && text != nullptr ? std::atoi(text) : rows_per_thread;
+    while (threads / narrow_packs * each < slices.slice) threads *= 2;
+  }
+};
 
 template <class T, int V, class Pass>
 void over_columns_of(Context& context, std::int64_t rows, std::int64_t channels, const Pass& pass) {
   if constexpr (V > 1)
-    if (const unsigned threads = narrow_tile_threads(rows); threads > 0) {
-      const Grid grid(static_cast<unsigned>(ceil_div(channels, narrow_packs * V)),
-                      dim3(narrow_packs, threads / narrow_packs));
-      return launch(context, grid, narrow_columns_kernel<V, Pass>, Columns{rows, channels, {1, rows}}, pass);
+    if (const NarrowCut cut(rows, ceil_div(channels, narrow_packs * V)); cut.slices.count > 0) {
+      Grid grid(static_cast<unsigned>(ceil_div(channels, narrow_packs * V) * cut.slices.count),
+                dim3(narrow_packs, cut.threads / narrow_packs));
+      grid.cluster = static_cast<unsigned>(cut.slices.count);
+      return launch(context, grid, narrow_columns_kernel<V, Pass>, Columns{rows, channels, cut.slices}, pass);
     }
   const unsigned x = tile_packs(ceil_div(channels, V)), y = tile_rows(x);
   const std::int64_t tiles = ceil_div(ceil_div(channels, V), x);

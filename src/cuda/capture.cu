@@ -1,3 +1,4 @@
+#include <cstdlib>
 #include <memory>
 
 #include "cuda/aside.cuh"
@@ -99,6 +100,19 @@ void* end(void* stream_handle) {
   use_card(stream.device);
   try {
     if (recording->failure) std::rethrow_exception(recording->failure);
+    if (status == cudaSuccess) {
+      const auto number = [](const char* name, int otherwise) {
+        const char* const text = std::getenv(name);
+        return text == nullptr ? otherwise : std::atoi(text);
+      };
+      print_order(recording->graph, "before");
+      if (number("TERN_OLD_WAITS", 0) == 0) {
+        join_waits(recording->graph, recording->of_ahead, number("TERN_MOST_AHEAD", 8));
+        join_waits(recording->graph, recording->of_aside, number("TERN_MOST_ASIDE", 3));
+        if (number("TERN_OVERLAP", 0) != 0) overlap_single(recording->graph);
+      }
+      print_order(recording->graph, "after");
+    }
     for (const Upload& upload : recording->uploads)
       memory(stream.device).copy_in(upload.to, upload.bytes.data(), upload.bytes.size(), stream.handle);
     for (const auto& make : recording->makes) make();
@@ -108,8 +122,8 @@ void* end(void* stream_handle) {
     destroy(recording);
     throw;
   }
-  recording->uploads.clear(), recording->makes.clear();
-  if (status == cudaSuccess) status = cudaGraphInstantiate(&recording->executable, recording->graph, 0);
+  recording->uploads.clear(), recording->makes.clear(), recording->of_ahead.clear(), recording->of_aside.clear();
+  if (status == cudaSuccess) status = cudaGraphInstantiate(&recording->executable, recording->graph, priorities);
   if (status == cudaSuccess) status = cudaGraphUpload(recording->executable, stream.handle);
   if (status != cudaSuccess) {
     destroy(recording);

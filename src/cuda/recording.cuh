@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdlib>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -9,6 +10,7 @@
 
 #include "cuda/aside.cuh"
 #include "cuda/streams.cuh"
+#include "cuda/waits.cuh"
 #include "tern/modes/mode.hpp"
 
 namespace tern::cuda {
@@ -18,6 +20,10 @@ struct Upload {
   std::byte* to;
   std::vector<std::byte> bytes;
 };
+
+/// How recordings are instantiated: with the priorities of their streams, else all work has that of the launch.
+inline const unsigned long long priorities =
+    std::getenv("TERN_OLD_PRIORITY") != nullptr ? 0 : cudaGraphInstantiateFlagUseNodePriority;
 
 struct Recording {
   int device = 0;
@@ -30,7 +36,8 @@ struct Recording {
   std::vector<std::function<void()>> makes;
   std::exception_ptr failure;  // of delayed launches; thrown when the recording ends
   int marks = 0;
-  std::size_t grown = 0;  // bytes allocated although a released block had that size
+  Waits of_aside, of_ahead;  // that stream for the recorded one, and the recorded one for that stream
+  std::size_t grown = 0;     // bytes allocated although a released block had that size
 };
 
 /// While it lives, the kernel that the calling thread runs has copies for weights, and writes copies of gradients: they

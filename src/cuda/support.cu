@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <string_view>
@@ -113,11 +114,13 @@ Stream* make_stream(int device) {
   const auto make = [](cudaStream_t& made, int priority) {
     check(cudaStreamCreateWithPriority(&made, cudaStreamNonBlocking, priority), "creating a stream");
   };
-  constexpr int usual = -1, lowest = 0;
+  const bool old = std::getenv("TERN_OLD_PRIORITY") != nullptr;
+  const int usual = old ? -1 : -2, late = -1, lowest = 0;   // late: nothing waits for it soon
+  const char* const text = std::getenv("TERN_PRIORITIES");  // aside, ahead
   make(stream->handle, usual);
   for (cudaStream_t& side : stream->sides) make(side, usual);
-  make(stream->aside, usual);
-  make(stream->ahead, usual);
+  make(stream->aside, text != nullptr ? '0' - text[0] : late);
+  make(stream->ahead, text != nullptr ? '0' - text[1] : usual);
   make(stream->early, lowest);
   std::vector<cudaEvent_t*> events{&stream->ordered, &stream->begun, &stream->forked, &stream->awaited,
                                    &stream->opened};
