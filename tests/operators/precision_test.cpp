@@ -3,6 +3,8 @@
 
 #include <cmath>
 #include <memory>
+#include <optional>
+#include <string_view>
 
 #include "support/catch.hpp"
 #include "support/summary.hpp"
@@ -407,4 +409,133 @@ TEST_CASE("mixed precision: gradients of float32 weights and biases", "[precisio
           if (mode == "cuda" && c.exact && i % 2 == 0) CHECK(back.values() != found[i].values());  // weights
         }
       }
+}
+
+TEST_CASE("16 bits: a convolution in groups as separate convolutions", "[precision]") {
+  struct Case {
+    const char* name;
+    std::int64_t groups, in, out, kernel;  // channels of a group
+    op::Conv2dOptions options;
+    bool bias;
+  };
+  const Case cases[]{
+      {"two groups", 2, 24, 48, 3, {.padding = 1, .activation = Activation::relu}, true},
+      {"two groups without a bias", 2, 40, 24, 3, {.padding = 1}, false},
+      {"three groups with a stride", 3, 40, 24, 3, {.stride = 2, .padding = 1}, true},
+      {"two groups, relu6", 2, 96, 24, 5, {.padding = 2, .activation = Activation::relu6}, true},
+      {"two groups, sigmoid", 2, 24, 24, 3, {.padding = 1, .activation = Activation::sigmoid}, true},
+      {"four groups of one element", 4, 24, 40, 1, {.activation = Activation::relu}, true},
+  };
+  struct Forced {
+    const char *forward, *to_x;
+  };
+  for (const std::string& mode : testing::available_modes())
+    for (const Forced& forced : {Forced{"fused_epilogue", "flipped"}, Forced{"library", "library"}})
+      for (const Case& c : cases) {
+        if (mode != "cuda" && forced.to_x != std::string_view("library")) continue;  // nothing is forced
+        INFO(mode << ": " << c.name << ", " << forced.forward << ", " << forced.to_x);
+        const Device device{mode};
+        std::optional<ForcedAlgorithm> forward, to_x, to_weight;
+        if (mode == "cuda") {
+          forward.emplace("conv2d", forced.forward);
+          to_x.emplace("conv2d_grad_x", forced.to_x);
+          to_weight.emplace("conv2d_grad_weight", "library");
+        }
+        const auto results = [&](bool together) {
+          Generator generator{7};
+          const auto make = [&](const Shape& shape) {
+            return randn(shape, generator).to(DType::bfloat16).detach().set_requires_grad();
+          };
+          const Tensor x = make({3, c.groups * c.in, 13, 13}),
+                       weight = make({c.groups * c.out, c.in, c.kernel, c.kernel}),
+                       bias = c.bias ? make({c.groups * c.out}) : Tensor{};
+          Tensor out;
+          if (together) {
+            op::Conv2dOptions grouped = c.options;
+            grouped.groups = c.groups;
+            out = op::conv2d(x, weight, bias, grouped);
+          } else {
+            std::vector<Tensor> parts;
+            for (std::int64_t i = 0; i < c.groups; ++i)
+              parts.push_back(op::conv2d(x.slice(1, i * c.in, (i + 1) * c.in),
+                                         weight.slice(0, i * c.out, (i + 1) * c.out),
+                                         c.bias ? bias.slice(0, i * c.out, (i + 1) * c.out) : Tensor{}, c.options));
+            out = op::cat(parts, 1);
+          }
+          op::sum(op::square(out.to(DType::float32))).backward();
+          std::vector<Tensor> found{out.detach(), x.grad(), weight.grad()};
+          if (c.bias) found.push_back(bias.grad());
+          return found;
+        };
+        const std::vector<Tensor> found = results(true);
+        if (forward) {
+          const bool library = forced.forward == std::string_view("library");
+          CHECK(forward->taken() == (library || (c.bias && c.options.activation != Activation::sigmoid) ? 1 : 0));
+          CHECK(to_x->taken() == (library || c.options.stride.h == 1 ? 1 : 0));
+          CHECK(to_weight->taken() == 1);
+        }
+        const std::vector<Tensor> separate = results(false);
+        for (std::size_t i = 0; i < found.size(); ++i) CHECK(distance(found[i], separate[i]) < 8e-3);
+      }
+}
+
+// Those of 12 channels leave the slices behind them at addresses that no engine takes.
+TEST_CASE("16 bits: convolutions into slices of a joined tensor as separate convolutions", "[precision]") {
+  struct Case {
+    const char* name;
+    std::vector<std::int64_t> out;
+    std::int64_t in, kernel;
+    op::Conv2dOptions options;
+    bool bias;
+  };
+  const Case cases[]{
+      {"relu", {40, 64, 16}, 24, 3, {.padding = 1, .activation = Activation::relu}, true},
+      {"without a bias", {64, 24}, 16, 3, {.padding = 1}, false},
+      {"with a stride", {24, 40}, 16, 3, {.stride = 2, .padding = 1}, true},
+      {"one element", {40, 64, 16}, 32, 1, {.activation = Activation::relu}, true},
+      {"in groups", {48, 80}, 48, 3, {.padding = 1, .groups = 2, .activation = Activation::relu}, true},
+      {"12 channels", {12, 24, 12}, 16, 3, {.padding = 1, .activation = Activation::relu}, true},
+      {"one element, 12 channels", {12, 24, 12}, 16, 1, {}, true},
+  };
+  for (const std::string& mode : testing::available_modes())
+    for (const char* const forward : {"fused_epilogue", "product", "library", "implicit"})
+      for (const DType dtype : {DType::bfloat16, DType::float16})
+        for (const Case& c : cases) {
+          const std::string_view name = forward;
+          if (mode != "cuda" && name != "library") continue;  // nothing is forced
+          INFO(mode << ": " << c.name << ", " << forward);
+          const Device device{mode};
+          std::optional<ForcedAlgorithm> forced;
+          if (mode == "cuda") forced.emplace("conv2d", forward);
+          const auto results = [&](bool together) {
+            Generator generator{7};
+            std::vector<Tensor> inputs;
+            const auto make = [&](const Shape& shape) {
+              inputs.push_back(randn(shape, generator).to(dtype).detach().set_requires_grad());
+              return inputs.back();
+            };
+            const Tensor x = make({3, c.in, 13, 13});
+            std::vector<op::Conv2dCall> calls;
+            for (const std::int64_t out : c.out) {
+              const Tensor weight = make({out, c.in / c.options.groups, c.kernel, c.kernel});
+              calls.push_back({x, weight, c.bias ? make({out}) : Tensor{}, c.options});
+            }
+            std::vector<Tensor> parts;
+            if (!together)
+              for (const auto& call : calls) parts.push_back(op::conv2d(call.x, call.weight, call.bias, call.options));
+            const Tensor out = together ? op::conv2d_cat(calls) : op::cat(parts, 1);
+            op::sum(op::square(out.to(DType::float32))).backward();
+            std::vector<Tensor> found{out.detach()};
+            for (const Tensor& input : inputs) found.push_back(input.grad());
+            return found;
+          };
+          const std::vector<Tensor> found = results(true);
+          const bool one_group = c.options.groups == 1;
+          const bool fits = name == "library" || (name == "implicit" && one_group) ||
+                            (name == "fused_epilogue" && c.bias) ||
+                            (name == "product" && c.bias && one_group && c.kernel == 1);
+          if (forced && c.out[0] % 8 == 0) CHECK(forced->taken() == (fits ? static_cast<int>(c.out.size()) : 0));
+          const std::vector<Tensor> separate = results(false);
+          for (std::size_t i = 0; i < found.size(); ++i) CHECK(distance(found[i], separate[i]) < 8e-3);
+        }
 }

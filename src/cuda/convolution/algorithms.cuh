@@ -77,8 +77,9 @@ inline bool clips(Activation activation) {
 extern const Algorithm library_forward_bf16, library_forward, fused_epilogue_forward_bf16, fused_epilogue_forward;
 extern const Algorithm flipped_grad_x, flipped_grad_x_in_place, library_grad_x, library_grad_x_in_place;
 extern const Algorithm library_grad_weight, library_grad_weight_in_place;
-// A convolution with a 1x1 kernel is a matrix product over the positions, by cuBLASLt (product.cu).
-extern const Algorithm product_forward_bf16, product_forward, product_grad_x;
+// A convolution with a 1x1 kernel is a matrix product over the positions, by cuBLASLt (product.cu); `first` if it
+// writes a slice of a wider tensor in 16 bits, for which an engine's y is copied.
+extern const Algorithm product_forward_first, product_forward_bf16, product_forward, product_grad_x;
 // Windows that do not overlap, of few channels, are written out for such a product (im2col.cu).
 extern const Algorithm im2col_forward;
 // Long sums of few positions likewise, in the order of the weight (patches.cu); `first` where engines leave the card

@@ -260,6 +260,7 @@ Problem one_call(Problem problem) {
   problem.C /= problem.groups;
   problem.O /= problem.groups;
   problem.groups = 1;
+  if (problem.by_groups) problem.x_channels = problem.C, problem.y_channels = problem.O;
   return problem;
 }
 
@@ -412,10 +413,11 @@ cudnnStatus_t execute(const Context& context, const Problem& problem, const Arra
   const auto step = [&](std::int64_t elements, Pass computed) {
     return elements * bytes_of(element_of(problem, computed));
   };
-  const std::int64_t x_step = step(call.C, Pass::grad_x), y_step = step(call.O, Pass::forward),
-                     weight_step = step(call.weights(), Pass::grad_weight);
+  const std::int64_t x_step = step(problem.by_groups ? call.images() : call.C, Pass::grad_x),
+                     y_step = step(problem.by_groups ? call.outputs() : call.O, Pass::forward),
+                     bias_step = step(call.O, Pass::forward), weight_step = step(call.weights(), Pass::grad_weight);
   for (std::int64_t i = 0; i < problem.groups / call.groups; ++i) {
-    void* const bias = arrays.bias == nullptr ? nullptr : static_cast<std::byte*>(arrays.bias) + i * y_step;
+    void* const bias = arrays.bias == nullptr ? nullptr : static_cast<std::byte*>(arrays.bias) + i * bias_step;
     void* const pointers[] = {static_cast<std::byte*>(arrays.x) + i * x_step,
                               static_cast<std::byte*>(arrays.weight) + i * weight_step,
                               static_cast<std::byte*>(arrays.y) + i * y_step, bias};

@@ -144,17 +144,15 @@ void run_converted(Context& context, const Problem& problem, const Arrays& array
   });
 }
 
-// The last one is for what no engine runs.
-const Algorithm converted_forward{
-    .name = "general",
-    .fits =
-        [](const Problem& problem) {
-          const auto runs = [&](const Algorithm& one) { return one.fits(problem) && one.plan_after(problem, -1) >= 0; };
-          return !runs(fused_epilogue_forward) && !runs(product_forward) && !runs(library_forward);
-        },
-    .run = run_converted};
-constexpr std::array forward{&boxes_halves_first, &fused_epilogue_forward, &product_forward,  &library_forward,
-                             &boxes_halves_last,  &implicit_halves,        &converted_forward};
+bool no_engine_runs(const Problem& problem) {
+  constexpr std::array engines{&product_forward_first, &fused_epilogue_forward, &product_forward, &library_forward};
+  return std::none_of(engines.begin(), engines.end(), [&](const Algorithm* algorithm) {
+    return algorithm->fits(problem) && algorithm->plan_after(problem, -1) >= 0;
+  });
+}
+const Algorithm converted_forward{.name = "general", .fits = no_engine_runs, .run = run_converted};
+constexpr std::array forward{&boxes_halves_first, &product_forward_first, &fused_epilogue_forward, &product_forward,
+                             &library_forward,    &boxes_halves_last,     &implicit_halves,        &converted_forward};
 /// With `added`, y becomes after(y + added) where the algorithm can do that. Whether it did.
 template <class T>
 bool convolve(Context& context, T* y, const T* x, const T* weight, const T* bias, const Conv2d& shape,

@@ -30,6 +30,16 @@ bool fits(const Problem& requested) {
 }
 bool narrow(const Problem& requested) { return fits(requested) && rounds_factors(requested); }
 
+/// The same task on arrays in which the images of each group lie together, in 16 bits: one copy has all groups, where
+/// cuDNN would copy the channels of each around its engine.
+Task by_groups(Task task, const Problem& requested) {
+  if (requested.groups == 1 || bytes_of(requested.stored) != 2 || runs_together(task.packed) || task.packed.float_out)
+    return task;
+  task.packed.by_groups = true;
+  task.takes_image = task.takes_y = false;
+  return task;
+}
+
 // ---- forward ----
 
 template <bool narrow>
@@ -40,12 +50,14 @@ Task two_passes(const Problem& requested) {
     takes_y = takes_y && requested.inputs.bias == 0 && requested.activation == Activation::none;
     problem.float_out = !takes_y;
   }
-  return {problem, takes_image(requested, problem), takes_weight(requested, problem), takes_y};
+  return by_groups({problem, takes_image(requested, problem), takes_weight(requested, problem), takes_y}, requested);
 }
 template <bool narrow>
 Task one_pass(const Problem& requested) {
-  const Problem problem = with_epilogue(requested, narrow ? Element::bfloat16 : requested.stored);
-  return {problem, takes_image(requested, problem), takes_weight(requested, problem), true};
+  Problem problem = with_epilogue(requested, narrow ? Element::bfloat16 : requested.stored);
+  const bool takes_y = !writes_slice(requested);
+  if (!takes_y) problem.y_channels = requested.O;
+  return by_groups({problem, takes_image(requested, problem), takes_weight(requested, problem), takes_y}, requested);
 }
 
 // Relu, with or without a top, is the only activation that the engines have.
@@ -71,7 +83,7 @@ Task gradient(const Problem& requested) {
   task.takes_weight = requested.pass == Pass::grad_weight
                           ? in_its_place
                           : (!flip || requested.packed_weight) && takes_weight(requested, task.packed);
-  return task;
+  return by_groups(task, requested);
 }
 bool converts(const Problem& requested) {
   const bool widens =

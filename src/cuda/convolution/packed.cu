@@ -1,5 +1,6 @@
 #include "cuda/convolution/packed.cuh"
 #include "cuda/convolution/weights.cuh"
+#include "cuda/cuda.hpp"
 #include "cuda/elements.cuh"
 #include "cuda/elementwise.cuh"
 #include "cuda/fused_rows.cuh"
@@ -201,9 +202,13 @@ Packed::Packed(const Problem& requested, const Task& task, const Arrays& arrays,
 
 void Packed::before(const Context& context) {
   const Problem& packed = task_.packed;
-  if (requested_.pass != Pass::grad_x && !task_.takes_image)
+  const bool packs_image = requested_.pass != Pass::grad_x && !task_.takes_image;
+  if (packs_image && packed.by_groups)
+    copy(context, Side::x, false);
+  else if (packs_image)
     with_element(packed, image_, own_.x,
                  [&](auto* image, const auto* own) { pack_image(context, image, own, requested_, packed); });
+  if (requested_.pass != Pass::forward && !task_.takes_y) copy(context, Side::y, false);
   if (requested_.pass == Pass::grad_weight || task_.takes_weight) return;
   const auto pack = [requested = requested_, task = task_, own = own_.weight](const Context& where, void* to) {
     pack_weight(where, to, own, requested, task);
@@ -215,19 +220,45 @@ void Packed::before(const Context& context) {
   engine_.weight = made;
 }
 
+void Packed::copy(const Context& context, Side side, bool to_caller) const {
+  const bool x = side == Side::x;
+  const std::int64_t groups = task_.packed.by_groups ? requested_.groups : 1;
+  const std::int64_t channels = (x ? requested_.C : requested_.O) / groups;
+  const std::int64_t positions = x ? requested_.N * requested_.H * requested_.W : requested_.positions();
+  // Only the y that a forward pass writes may have gaps.
+  const std::int64_t pitch = x ? requested_.C : requested_.pass == Pass::forward ? requested_.y_channels : requested_.O;
+  kernels::Strided copy;
+  copy.rank = 3;
+  copy.count = groups * positions * channels;
+  copy.size[0] = groups, copy.size[1] = positions, copy.size[2] = channels;
+  std::int64_t(&own)[kernels::max_rank] = to_caller ? copy.out : copy.in;
+  std::int64_t(&dense)[kernels::max_rank] = to_caller ? copy.in : copy.out;
+  own[0] = channels, own[1] = pitch, own[2] = 1;
+  dense[0] = positions * channels, dense[1] = channels, dense[2] = 1;
+  void *const caller = x ? own_.x : own_.y, *const engine = x ? image_ : y_;
+  Context where = context;
+  movement().copy(where, to_caller ? caller : engine, to_caller ? engine : caller, copy,
+                  static_cast<std::size_t>(bytes_of(requested_.stored)));
+}
+
 void Packed::after(const Context& context) const {
   const Problem& packed = task_.packed;
-  if (requested_.pass == Pass::grad_x && !task_.takes_image)
+  const bool unpacks_image = requested_.pass == Pass::grad_x && !task_.takes_image;
+  if (unpacks_image && packed.by_groups)
+    copy(context, Side::x, true);
+  else if (unpacks_image)
     with_element(packed, image_, own_.x,
                  [&](const auto* image, auto* own) { unpack_image(context, own, image, requested_, packed); });
   if (requested_.pass == Pass::grad_weight && !task_.takes_weight)
     unpack_weight(context, own_.weight, weight_, requested_, packed);
+  const bool copies_y = requested_.pass == Pass::forward && !task_.takes_y && (packed.epilogue || packed.by_groups);
+  if (copies_y) copy(context, Side::y, true);
   if (requested_.pass == Pass::forward && packed.epilogue && packed.activation != requested_.activation)
     return with_element(packed, y_, own_.y, [&]<class Own>(Own*, auto* own) {
       if constexpr (is_half<Own>) map(context, requested_.outputs(), Clip{requested_.activation}, own, own);
     });
   const bool needs_epilogue = !task_.takes_y || own_.bias != nullptr || requested_.activation != Activation::none;
-  if (requested_.pass != Pass::forward || packed.epilogue || !needs_epilogue) return;
+  if (requested_.pass != Pass::forward || packed.epilogue || copies_y || !needs_epilogue) return;
   with_element(packed, y_, own_.y, [&]<class In, class Own>(const In* y, Own* own) {
     const auto finish = [&](const auto* from) {
       finish_rows(context, own, from, static_cast<const Own*>(own_.bias),

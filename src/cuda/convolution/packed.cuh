@@ -19,6 +19,11 @@ inline bool clips_afterwards(const Problem& requested) {
 /// A forward pass with bias and activation: it writes the caller's y.
 Problem with_epilogue(const Problem& requested, Element element);
 
+/// Whether y is a slice of a wider tensor in 16 bits: cuDNN would copy all channels of x and y around its engines.
+inline bool writes_slice(const Problem& requested) {
+  return bytes_of(requested.stored) == 2 && requested.y_channels != requested.O;
+}
+
 /// Whether the gradient of x is a forward convolution of g, with the weight flipped by 180 degrees and its channels
 /// exchanged; and which.
 bool flips(const Problem& requested, const Problem& packed);
@@ -55,6 +60,7 @@ void sum_weight(const Context& context, float* weight, const float* partials, st
                 const Problem& requested);
 
 /// An engine's work in a pass, and the caller's arrays that it uses; it finds the others, packed, in a workspace.
+/// If `packed` is by_groups, it finds x and y there, the images of each group together.
 struct Task {
   Problem packed;
   bool takes_image, takes_weight, takes_y;
@@ -80,6 +86,10 @@ class Packed {
   void after(const Context& context) const;
 
  private:
+  enum class Side : std::uint8_t { x, y };
+  /// Copies x or y of 16 bits between the caller's array and the engine's, which has no gaps.
+  void copy(const Context& context, Side side, bool to_caller) const;
+
   const Problem& requested_;
   const Task& task_;
   Arrays own_, engine_;

@@ -40,7 +40,7 @@ struct Problem : Conv2d {
   bool epilogue =
       false;  ///< forward: the engine adds the bias, if present, and applies the activation (relu, relu6 or none)
   bool packed_weight = false;  ///< the caller's weight has the order of engines (padded.cu)
-  bool by_groups = false;      ///< the images of each group lie together (padded.cu)
+  bool by_groups = false;      ///< the images of each group lie together (padded.cu, library.cu)
   Precision precision = Precision::strict;
   bool deterministic = true;
   tuning::Rule rule = tuning::Rule::fitted;  ///< how our own kernels cut it

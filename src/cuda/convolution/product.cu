@@ -75,8 +75,11 @@ bool grad_x_fits(const Problem& requested) {
 
 }  // namespace
 
+const Algorithm product_forward_first = Around<forward_task<false>, Product>::algorithm(
+    "product", [](const Problem& requested) { return forward_fits<false>(requested) && writes_slice(requested); });
 const Algorithm product_forward_bf16 = Around<forward_task<true>, Product>::algorithm("product", forward_fits<true>);
-const Algorithm product_forward = Around<forward_task<false>, Product>::algorithm("product", forward_fits<false>);
+const Algorithm product_forward = Around<forward_task<false>, Product>::algorithm(
+    "product", [](const Problem& requested) { return forward_fits<false>(requested) && !writes_slice(requested); });
 const Algorithm product_grad_x = Around<grad_x_task, Product>::algorithm("product", grad_x_fits);
 
 }  // namespace tern::cuda::convolution
