@@ -27,6 +27,10 @@ extern const Algorithm direct_tensor_forward_pooled, direct_tensor_grad_x_pooled
 extern const Algorithm single_forward_first, single_forward_last, single_grad_x_first, single_grad_x_last;
 extern const Algorithm single_grad_weight_first, single_grad_weight_last;
 
+// Gradients of few input channels as products of windows (product_taps.cu); `first` where single planes would reach too
+// little of the card's rate.
+extern const Algorithm taps_grad_x_first, taps_grad_x_last, taps_grad_weight_first, taps_grad_weight_last;
+
 // Groups of few channels (narrow.cu); `first` if tiles of a product would be mostly empty.
 extern const Algorithm narrow_forward_first, narrow_forward_last, narrow_grad_x_first, narrow_grad_x_last;
 extern const Algorithm narrow_grad_weight_first, narrow_grad_weight_last;
@@ -67,7 +71,7 @@ extern const Algorithm strided_grad_x_first, strided_grad_x_last;  // through a 
 // The same for 16 bits (implicit_halves.cu), and with factors that the copy engine brings (boxes_halves.cu); both also
 // add Arrays::added, boxes, which are for few outputs, only before an activation that clips; `first` where they should
 // be faster than an engine.
-extern const Algorithm implicit_halves, boxes_halves_first, boxes_halves_last;
+extern const Algorithm implicit_halves_first, implicit_halves_last, boxes_halves_first, boxes_halves_last;
 inline bool clips(Activation activation) {
   return activation == Activation::none || activation == Activation::relu || activation == Activation::relu6;
 }

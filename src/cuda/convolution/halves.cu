@@ -151,8 +151,9 @@ bool no_engine_runs(const Problem& problem) {
   });
 }
 const Algorithm converted_forward{.name = "general", .fits = no_engine_runs, .run = run_converted};
-constexpr std::array forward{&boxes_halves_first, &product_forward_first, &fused_epilogue_forward, &product_forward,
-                             &library_forward,    &boxes_halves_last,     &implicit_halves,        &converted_forward};
+constexpr std::array forward{&boxes_halves_first,     &product_forward_first, &implicit_halves_first,
+                             &fused_epilogue_forward, &product_forward,       &library_forward,
+                             &boxes_halves_last,      &implicit_halves_last,  &converted_forward};
 /// With `added`, y becomes after(y + added) where the algorithm can do that. Whether it did.
 template <class T>
 bool convolve(Context& context, T* y, const T* x, const T* weight, const T* bias, const Conv2d& shape,
@@ -171,8 +172,8 @@ bool convolve(Context& context, T* y, const T* x, const T* weight, const T* bias
   problem.inputs = alignments_of(arrays);
   cuda::Prepared<Problem, Arrays> work(context, "conv2d", forward, problem, arrays);
   const bool boxes = work.algorithm() == &boxes_halves_first || work.algorithm() == &boxes_halves_last;
-  const bool adds = work.algorithm() == &implicit_halves ||
-                    (boxes && clips(after) && reinterpret_cast<std::uintptr_t>(added) % 16 == 0);
+  const bool implicit = work.algorithm() == &implicit_halves_first || work.algorithm() == &implicit_halves_last;
+  const bool adds = implicit || (boxes && clips(after) && reinterpret_cast<std::uintptr_t>(added) % 16 == 0);
   if (adds) work.arrays().added = added, work.arrays().after = after;
   work.run(context);
   return adds;

@@ -29,7 +29,7 @@ __global__ void windows_kernel(float* out, const float* x, std::uint32_t count,
 bool fits(const Problem& p) {
   const bool apart = p.KH == p.stride_h && p.KW == p.stride_w && p.pad_h == 0 && p.pad_w == 0 && p.dilation_h == 1 &&
                      p.dilation_w == 1;
-  return apart && p.C <= 4 && windows::fits(p) && windows::length_of(p) % 4 == 0;
+  return apart && p.groups == 1 && p.C <= 4 && windows::fits(p) && windows::length_of(p) % 4 == 0;
 }
 
 void run(Context& context, const Problem& p, const Arrays& arrays, int plan, void* workspace) {

@@ -1,8 +1,10 @@
 // Forward convolutions of 16 bits as implicit products on tensor cores, channels last, for what no engine of the
-// library runs and for trials: its engines are faster (benchmarks/results/halves.md).
+// library runs, for trials, and where engines leave most of the card idle; else engines are faster
+// (benchmarks/results/halves.md).
 
 #include "cuda/convolution/algorithms.cuh"
 #include "cuda/convolution/packed.cuh"
+#include "cuda/convolution/rule.cuh"
 #include "cuda/implicit_tiles.cuh"
 
 namespace tern::cuda::convolution {
@@ -92,9 +94,35 @@ bool fits(const Problem& requested) {
   return packed.C > 0 && packed.KH * packed.KW > 0 && implicit_tiles::counts(packed, 2) &&
          packed.positions() * packed.y_channels < most;
 }
+
+constexpr double rate = 400;
+Work work_of(const Problem& packed, bool whole) {
+  return {packed.positions(), packed.O, packed.KH * packed.KW * packed.C * 2, rate, whole};
+}
+
+/// Tiles are few and sums long. Engines rarely divide those among blocks, least of all through a stride or a dilation.
+/// Microseconds on an H200.
+bool starves_engines(const Problem& requested) {
+  constexpr std::int64_t long_sum = 4096, rows = 128, columns = 64;
+  constexpr double launch = 5, clearly = 1.25;
+  const Problem packed = task_of(requested).packed;
+  const bool dense = packed.stride_h * packed.stride_w * packed.dilation_h * packed.dilation_w == 1;
+  const double each = dense ? 0.0025 : 0.0055;  // of an element of the sum, while each multiprocessor has a tile
+  const std::int64_t sum = packed.KH * packed.KW * packed.C,
+                     tiles = ceil_div(packed.positions(), rows) * ceil_div(packed.O, columns);
+  if (sum < long_sum || 2 * tiles > card().multiprocessors || is_common(packed)) return false;
+  struct Rule;
+  return remembered<Rule>(packed, [&] {
+    const bool whole = packed.O % 4 == 0 && packed.y_channels % 4 == 0;
+    return clearly * choose_plan(Context{}, work_of(packed, whole)).cycles / card().clock <
+           each * static_cast<double>(sum) + launch;
+  });
+}
+bool fits_first(const Problem& requested) { return fits(requested) && starves_engines(requested); }
+bool fits_last(const Problem& requested) { return fits(requested) && !starves_engines(requested); }
+
 template <class T>
 void run_halves(Context& context, const Problem& requested, const Problem& packed, const Arrays& arrays) {
-  constexpr double rate = 400;
   Product<T> p{.factors = factors_of(packed, 2, arrays.x, arrays.weight),
                .y = static_cast<T*>(arrays.y),
                .bias = static_cast<const T*>(arrays.bias),
@@ -107,8 +135,7 @@ void run_halves(Context& context, const Problem& requested, const Problem& packe
   key.inputs = {alignment_of(arrays.added), 0, alignment_of(arrays.y), alignment_of(arrays.bias)};
   const bool whole =
       packed.O % 4 == 0 && p.pitch % 4 == 0 && aligned<4>(p.y) && aligned<4>(p.bias) && aligned<4>(p.added);
-  const Plan plan =
-      plan_of(context, key, {packed.positions(), packed.O, packed.KH * packed.KW * packed.C * 2, rate, whole});
+  const Plan plan = plan_of(context, key, work_of(packed, whole));
   const auto start = [&]<class Tile, class Channels>(Tile, Channels*) {
     const Grid grid = divide<Tile>(p.factors, plan.split);
     launch(context, grid, halves_kernel<Tile, T, Channels>, p);
@@ -128,6 +155,7 @@ struct Implicit {
 
 }  // namespace
 
-const Algorithm implicit_halves = Around<task_of, Implicit>::algorithm("implicit", fits);
+const Algorithm implicit_halves_first = Around<task_of, Implicit>::algorithm("implicit", fits_first);
+const Algorithm implicit_halves_last = Around<task_of, Implicit>::algorithm("implicit", fits_last);
 
 }  // namespace tern::cuda::convolution

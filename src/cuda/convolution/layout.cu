@@ -27,9 +27,18 @@ bool runs_channels_last(const Context& context, const Conv2d& shape) {
   const bool whole_lanes = O % engine_lanes == 0 && (C % engine_lanes == 0 || (shape.groups == 1 && C <= 4));
   const bool engines_run = has_engines() && whole_lanes && shape.groups <= most_engine_groups;
   // Groups without lanes for engines: our implicit products need lanes of four. In TF32 a few groups are copied for
-  // engines (padded.cu).
-  const bool copied = has_engines() && context.precision != Precision::strict && shape.groups <= most_engine_groups;
-  if (shape.groups > 1 && !engines_run && (C % 4 != 0 || O % 4 != 0 || copied)) return false;
+  // engines (padded.cu), but where a product of their windows is faster.
+  const auto copied = [&] {
+    Problem problem = problem_of(context, Pass::forward, shape, Element::float32);
+    problem.layout = Layout::channels_last;
+    problem.inputs = {256, 256, 256, 256};
+    const bool writes_windows =
+        patches_forward_first.fits(problem) ||
+        (forced_algorithm(context, "conv2d") == "product" && patches_forward_last.fits(problem));
+    return has_engines() && context.precision != Precision::strict && shape.groups <= most_engine_groups &&
+           !writes_windows;
+  };
+  if (shape.groups > 1 && !engines_run && (C % 4 != 0 || O % 4 != 0 || copied())) return false;
   // Small planes with other channel counts are faster whole, channels first.
   const bool whole_planes = !whole_lanes && suits_planes(problem_of(context, Pass::forward, shape, Element::float32));
   for (const Algorithm* direct : {&direct_forward, &direct_tensor_forward_first, &direct_tensor_forward_last})

@@ -18,8 +18,9 @@ struct Library {
 };
 
 bool fits(const Problem& requested) {
-  const bool whole = requested.O / requested.groups % engine_lanes == 0 &&
-                     (requested.groups == 1 || requested.C / requested.groups % engine_lanes == 0);
+  const std::int64_t lanes = requested.tensor_cores() ? engine_lanes : engine_lanes / 2;
+  const bool whole = requested.O / requested.groups % lanes == 0 &&
+                     (requested.groups == 1 || requested.C / requested.groups % lanes == 0);
   // No kernel of ours computes the gradient of x with a stride as a product.
   constexpr std::int64_t most_tried = 32;
   const bool alone =

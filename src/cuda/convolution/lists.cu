@@ -39,27 +39,24 @@ constexpr std::array forward{&narrow_forward_first,
                              &single_forward_last,
                              &planar_forward_last,
                              &planes_forward_last};
-constexpr std::array grad_x{&narrow_grad_x_first,     &depthwise_grad_x,
-                            &single_grad_x_first,     &planes_grad_x_first,
-                            &planar_grad_x_first,     &padded_grad_x_first,
-                            &grouped_grad_x_first,    &direct_tensor_grad_x_first,
-                            &direct_grad_x,           &direct_tensor_grad_x_last,
-                            &fold_grad_x_first,       &winograd_grad_x_first,
-                            &implicit_grad_x_first,   &strided_grad_x_first,
-                            &flipped_grad_x,          &implicit_grad_x_last,
-                            &flipped_grad_x_in_place, &library_grad_x,
-                            &library_grad_x_in_place, &product_grad_x,
-                            &strided_grad_x_last,     &grouped_grad_x_last,
-                            &winograd_grad_x_last,    &general_grad_x,
-                            &padded_grad_x_last,      &narrow_grad_x_last,
-                            &single_grad_x_last,      &fold_grad_x_last,
-                            &planar_grad_x_last,      &planes_grad_x_last};
-constexpr std::array grad_weight{
-    &narrow_grad_weight_first, &depthwise_grad_weight,    &single_grad_weight_first,  &planes_grad_weight_first,
-    &planar_grad_weight_first, &padded_grad_weight_first, &grouped_grad_weight_first, &direct_tensor_grad_weight,
-    &direct_grad_weight,       &implicit_grad_weight,     &library_grad_weight,       &library_grad_weight_in_place,
-    &grouped_grad_weight_last, &general_grad_weight,      &padded_grad_weight_last,   &narrow_grad_weight_last,
-    &single_grad_weight_last,  &planar_grad_weight_last,  &planes_grad_weight_last};
+constexpr std::array grad_x{&narrow_grad_x_first,   &depthwise_grad_x,          &taps_grad_x_first,
+                            &single_grad_x_first,   &planes_grad_x_first,       &planar_grad_x_first,
+                            &padded_grad_x_first,   &grouped_grad_x_first,      &direct_tensor_grad_x_first,
+                            &direct_grad_x,         &direct_tensor_grad_x_last, &fold_grad_x_first,
+                            &winograd_grad_x_first, &implicit_grad_x_first,     &strided_grad_x_first,
+                            &flipped_grad_x,        &implicit_grad_x_last,      &flipped_grad_x_in_place,
+                            &library_grad_x,        &library_grad_x_in_place,   &product_grad_x,
+                            &strided_grad_x_last,   &grouped_grad_x_last,       &winograd_grad_x_last,
+                            &general_grad_x,        &padded_grad_x_last,        &narrow_grad_x_last,
+                            &single_grad_x_last,    &fold_grad_x_last,          &planar_grad_x_last,
+                            &planes_grad_x_last,    &taps_grad_x_last};
+constexpr std::array grad_weight{&narrow_grad_weight_first,     &depthwise_grad_weight,     &taps_grad_weight_first,
+                                 &single_grad_weight_first,     &planes_grad_weight_first,  &planar_grad_weight_first,
+                                 &padded_grad_weight_first,     &grouped_grad_weight_first, &direct_tensor_grad_weight,
+                                 &direct_grad_weight,           &implicit_grad_weight,      &library_grad_weight,
+                                 &library_grad_weight_in_place, &grouped_grad_weight_last,  &general_grad_weight,
+                                 &padded_grad_weight_last,      &narrow_grad_weight_last,   &single_grad_weight_last,
+                                 &planar_grad_weight_last,      &planes_grad_weight_last,   &taps_grad_weight_last};
 
 constexpr std::array pooled_forward{&direct_tensor_forward_pooled};
 constexpr std::array pooled_grad_x{&direct_tensor_grad_x_pooled};

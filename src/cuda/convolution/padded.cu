@@ -167,7 +167,8 @@ constexpr std::array to_image{&fold_grad_x_first,     &winograd_grad_x_first, &s
                               &library_grad_x,        &strided_grad_x_last,   &fold_grad_x_last};
 constexpr std::array to_weight{&implicit_grad_weight, &library_grad_weight};
 // In 16 bits.
-constexpr std::array halves_forward{&fused_epilogue_forward, &library_forward, &implicit_halves};
+constexpr std::array halves_forward{&implicit_halves_first, &fused_epilogue_forward, &library_forward,
+                                    &implicit_halves_last};
 constexpr std::array halves_to_image{&flipped_grad_x, &library_grad_x, &product_grad_x};
 constexpr std::array halves_to_weight{&library_grad_weight};
 using List = Candidates<Problem, Arrays>;
@@ -192,6 +193,14 @@ Problem with_lanes(const Problem& p, bool of_engines) {
   if (p.precision == Precision::bf16) inner.precision = Precision::tf32;
   return inner;
 }
+/// A group alone, where the images of each lie together.
+Problem one_group(const Problem& inner) {
+  Problem one = inner;
+  one.C /= inner.groups, one.O /= inner.groups, one.groups = 1;
+  one.x_channels = one.C, one.y_channels = one.O;
+  one.by_groups = false;
+  return one;
+}
 /// The forward pass of an engine that runs it.
 Problem engine_of(const Problem& inner) { return inner.pass == Pass::grad_x ? flipped(inner) : inner; }
 
@@ -210,8 +219,9 @@ List list_of(const Problem& p) {
 struct Inner {
   const Algorithm* algorithm;
   Problem problem;
-  int plan;           ///< of the algorithm; -1: it does not fit
-  bool takes_weight;  ///< the caller's, which needs no zeros
+  int plan;                ///< of the algorithm; -1: it does not fit
+  bool takes_weight;       ///< the caller's, which needs no zeros
+  std::int64_t calls = 1;  ///< of the algorithm, for a group each
   Inner(const Problem& p, int plan_of_all) : algorithm(list_of(p)[static_cast<std::size_t>(plan_of_all)]) {
     const auto is = [&](const auto&... others) { return ((algorithm == &others) || ...); };
     const bool folds = is(fold_forward_first, fold_forward_last, fold_grad_x_first, fold_grad_x_last);
@@ -225,14 +235,18 @@ struct Inner {
     const bool in_order = p.pass == Pass::forward  ? forward_in_order
                           : p.pass == Pass::grad_x ? is(library_grad_x) || flips_weight() || folds
                                                    : !implicit;
-    problem.by_groups = folds && p.groups > 1;
+    const bool separates = is(winograd_forward_first, winograd_grad_x_first) && p.groups > 1;
+    if (separates) calls = p.groups;
+    problem.by_groups = (folds || separates) && p.groups > 1;
     const bool same = p.KH * p.KW == 1 && problem.weights() == p.weights() && !flips_weight();
     problem.packed_weight =
         in_order && !same && orders_weight(problem) && same_image(problem, packed(problem, problem.element));
     takes_weight = !problem.packed_weight && problem.weights() == p.weights() && p.inputs.weight % 16 == 0 &&
                    problem.element == p.stored;
-    plan = algorithm->fits(problem) ? algorithm->plan_after(problem, -1) : -1;
+    plan = algorithm->fits(call()) ? algorithm->plan_after(call(), -1) : -1;
   }
+  /// What the algorithm runs.
+  Problem call() const { return calls == 1 ? problem : one_group(problem); }
   /// Its engine takes the weight backwards.
   bool flips_weight() const { return algorithm == &flipped_grad_x && problem.groups == 1; }
 };
@@ -257,7 +271,7 @@ struct Workspace {
     arrays.weight = inner.takes_weight ? nullptr : take(inner.problem.weights());
     arrays.y = take(inner.problem.outputs());
     arrays.bias = inner.problem.inputs.bias == 0 ? nullptr : take(inner.problem.O);
-    own = parts.take(inner.algorithm->bytes(inner.problem, inner.plan));
+    own = parts.take(inner.algorithm->bytes(inner.call(), inner.plan));
     bytes = parts.bytes();
   }
 };
@@ -302,7 +316,12 @@ void run_as(Context& context, const Problem& p, const Arrays& arrays, const Inne
              static_cast<int>(inner.O), static_cast<int>(p.O / p.groups), Divisor<std::uint32_t>(inner.O / p.groups));
   {
     const CopiedWeights copied;
-    chosen.algorithm->run(context, inner, in.arrays, chosen.plan, in.own);
+    const Problem call = chosen.call();
+    for (std::int64_t i = 0; i < chosen.calls; ++i)
+      chosen.algorithm->run(context, call,
+                            {lane(in.arrays.x) + i * call.images(), lane(in.arrays.weight) + i * call.weights(),
+                             lane(in.arrays.y) + i * call.outputs(), in.arrays.bias},
+                            chosen.plan, in.own);
   }
   if constexpr (is_half<Lane>) {
     if (p.pass == Pass::forward) regroup<true>(context, own(arrays.y), lane(in.arrays.y), of_y, p.N, Unchanged{});
@@ -349,8 +368,9 @@ bool folds_groups(const Problem& p) {
          (p.groups > most_engine_groups || C % engine_lanes != 0 || O % engine_lanes != 0);
 }
 
-/// Groups, channels last: not where strips or an implicit product take them as they are.
+/// Groups, channels last: not where windows, strips or an implicit product take them as they are.
 bool pays_in_groups(const Problem& p) {
+  if (p.pass == Pass::forward && patches_forward_first.fits(p)) return false;
   const bool narrow = grouped::fits_narrow(p);
   if (narrow || !p.channels_last() || p.C / p.groups % 4 != 0 || p.O / p.groups % 4 != 0) return !narrow;
   if (folds_groups(p)) return true;
@@ -374,10 +394,18 @@ bool weighs_most(const Problem& p) {
          direct_tensor_grad_weight.fits(p);
 }
 
+/// Groups that Winograd's transforms take one after the other in less time than an implicit product takes all.
+bool transforms_groups(const Problem& p) {
+  if (p.tensor_cores() || p.groups == 1 || p.groups > most_engine_groups || p.pass == Pass::grad_weight) return false;
+  const Problem inner = with_lanes(p, false);
+  return static_cast<double>(p.groups) * winograd_gain(one_group(inner)) > copies_time(p, inner);
+}
+
 /// Large problems without lanes, or with long sums, but for planes that a kernel of their own takes.
 bool pays(const Problem& p) {
   const std::int64_t longest = 512, long_sum = p.tensor_cores() ? 256 : longest;
   if (p.channels_last() && p.groups == 1) return false;  // its algorithms fill the lanes of x themselves
+  if (transforms_groups(p)) return true;
   const std::int64_t C = p.C / p.groups, O = p.O / p.groups, lanes = engine_lanes_of(p);
   // Channels first nothing else takes whole lanes, but for small planes.
   const bool as_they_are = p.channels_last() && !folds_groups(p);

@@ -258,7 +258,9 @@ double tiles_time(const Problem& p) {
   const auto whole = [](std::int64_t count, std::int64_t of) { return ceil_div(count, of) * of; };
   const auto bytes = static_cast<double>(p.images() + p.outputs()) * sizeof(float);
   const double singly = p.H * p.W % 4 == 0 ? 1 : 2;  // elements are copied one by one
-  const auto work = static_cast<double>(p.N * whole(s.rows, 32) * whole(s.columns, 64) * whole(s.k, depth));
+  // The first stages arrive while nothing is multiplied.
+  const std::int64_t k = whole(s.k, depth) + (p.pass == Pass::grad_weight ? 0 : 2 * depth);
+  const auto work = static_cast<double>(p.N * whole(s.rows, 32) * whole(s.columns, 64) * k);
   const auto slices = static_cast<double>(p.pass == Pass::grad_weight ? slices_of(p) : p.N);
   const double waits = static_cast<double>(p.N * ceil_div(s.k, depth)) / slices * stage;
   return singly *

@@ -3,7 +3,7 @@
 // outputs fill lanes, the images of one side.
 
 #include <algorithm>
-#include <optional>
+#include <utility>
 
 #include "cuda/convolution/algorithms.cuh"
 #include "cuda/convolution/planes.cuh"
@@ -389,9 +389,27 @@ bool fits(const Problem& p) {
   return whole_array(p.inputs.x) && whole_array(p.inputs.y) && whole_array(p.inputs.weight) && next_plan(p, -1) >= 0;
 }
 
-/// Against copies in lanes around a product of all positions, or our own tiles. Microseconds on an H200.
+// Microseconds on an H200.
+constexpr double bytes_rate = 3e6, launched = 2;
+
+/// By copies in lanes around a product of all positions, which takes at least `least` (padded.cu).
+double padded_time(const Problem& p, double least) {
+  const auto moved = [&](std::int64_t elements) {
+    return static_cast<double>(elements * bytes_of(p.stored)) / bytes_rate;
+  };
+  double product = least, weight = 0;
+  if (!halves(p) && p.pass != Pass::grad_weight) {
+    Problem lanes = in_lanes(p, lanes_of(p));
+    lanes.pass = Pass::forward;
+    if (p.pass == Pass::grad_x) std::swap(lanes.C, lanes.O), std::swap(lanes.x_channels, lanes.y_channels);
+    product = std::max(product, std::min(implicit_time(lanes), library_time(lanes)));
+  }
+  if (p.C % lanes_of(p) != 0 || p.O % lanes_of(p) != 0) weight = moved(2 * p.weights()) + launched;
+  return product + moved(2 * (p.images() + p.outputs())) + weight + 4 * launched;
+}
+
+/// Against that, or our own tiles.
 bool pays(const Problem& p) {
-  constexpr double bytes_rate = 3e6, launched = 2;
   const double rate = halves(p) ? 4e8 : 2e8;
   const Work work = work_of(p);
   const products::Problem& product = work.product;
@@ -402,7 +420,10 @@ bool pays(const Problem& p) {
     return static_cast<double>(ceil_div(size, 64) * 64) / static_cast<double>(size);
   };
   double copied = 0, launches = 2;
-  if (work.weight != Work::Weight::as_it_is) copied += 2 * bytes * static_cast<double>(p.weights()), ++launches;
+  // A transposing copy reaches half of the rate.
+  const double slower = work.weight == Work::Weight::transposed ? 2 : 1;
+  if (work.weight != Work::Weight::as_it_is)
+    copied += slower * 2 * bytes * static_cast<double>(p.weights()), ++launches;
   if (work.copied != Work::Side::none)
     copied += 2 * bytes * positions * static_cast<double>(work.copied_rows), ++launches;
   if (work.finishes)
@@ -412,8 +433,7 @@ bool pays(const Problem& p) {
   if (work.sums) copied += 8 * static_cast<double>(work.out_elements()), ++launches;
   const double here = std::max(of(product.n) * of(product.m) * operations / rate, bytes * images / bytes_rate) +
                       copied / bytes_rate + launches * launched;
-  const double there =
-      std::max(operations / rate, bytes * images / bytes_rate) + 2 * bytes * images / bytes_rate + 5 * launched;
+  const double there = padded_time(p, std::max(operations / rate, bytes * images / bytes_rate));
   return here < (halves(p) ? there : std::min(there, tiles_time(p)));
 }
 bool fits_first(const Problem& p) { return fits(p) && pays(p); }

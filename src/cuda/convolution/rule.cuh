@@ -35,6 +35,10 @@ bool strided_pays(const Problem& problem);
 /// A strict forward pass by Fourier transforms of tiles, as cuDNN has them for large kernels.
 double transform_time(const Problem& engine);
 
+/// Microseconds by which Winograd's transforms (winograd.cu) are faster than an implicit product; 0: they are not
+/// chosen.
+double winograd_gain(const Problem& problem);
+
 /// A product for all taps, whose terms are added afterwards (fold.cu), channels last.
 double fold_time(const Problem& problem);
 

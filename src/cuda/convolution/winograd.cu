@@ -5,6 +5,7 @@
 
 #include "cuda/convolution/algorithms.cuh"
 #include "cuda/convolution/packed.cuh"
+#include "cuda/convolution/rule.cuh"
 #include "cuda/elementwise.cuh"
 #include "cuda/products/library.cuh"
 
@@ -226,10 +227,12 @@ bool fits(const Problem& p) {
          tiles_at_once(forward) * std::max(forward.C, forward.O) < most_index;
 }
 
-/// Whether it is faster than an implicit product, by arithmetic: cycles of a multiprocessor. An implicit product
-/// reaches 0.45 of the multiply-adds, cuBLASLt about 0.65; what stays in the card's cache moves at 0.6 of its rate, the
-/// rest at a quarter.
-bool pays(const Problem& p) {
+/// Cycles of a multiprocessor, by arithmetic. An implicit product reaches 0.45 of the multiply-adds, cuBLASLt about
+/// 0.65; what stays in the card's cache moves at 0.6 of its rate, the rest at a quarter.
+struct Times {
+  double here, implicit;
+};
+Times times_of(const Problem& p) {
   const Problem forward = as_forward(p);
   const tuning::Figures& card = tuning::figures();
   const auto pairs = static_cast<double>(forward.C * forward.O), tiles = static_cast<double>(tiles_of(forward));
@@ -240,8 +243,13 @@ bool pays(const Problem& p) {
                others = 2 * frequencies * pairs + step * step * tiles * channels;
   const double moved = sizeof(float) / static_cast<double>(card.bytes) * (cached / 0.6 + others * 4);
   const double launches = 1 + 3 * tiles / static_cast<double>(tiles_at_once(forward));
-  constexpr double of_launch = 3, gain = 1.25;  // microseconds; the least gain that counts
-  return gain * (products + moved + launches * of_launch * card.clock * card.multiprocessors) < implicit;
+  constexpr double of_launch = 3;  // microseconds
+  return {products + moved + launches * of_launch * card.clock * card.multiprocessors, implicit};
+}
+bool pays(const Problem& p) {
+  constexpr double gain = 1.25;  // the least that counts
+  const Times times = times_of(p);
+  return gain * times.here < times.implicit;
 }
 
 // ---- the algorithm ----
@@ -317,6 +325,13 @@ bool fits_first(const Problem& p) { return fits(p) && pays(p); }
 bool fits_last(const Problem& p) { return fits(p) && !pays(p); }
 
 }  // namespace
+
+double winograd_gain(const Problem& p) {
+  if (!fits_first(p)) return 0;
+  const tuning::Figures& card = tuning::figures();
+  const Times times = times_of(p);
+  return (times.implicit - times.here) / (card.clock * card.multiprocessors);
+}
 
 const Algorithm winograd_forward_first{named, fits_first, workspace, run, next_plan};
 const Algorithm winograd_forward_last{named, fits_last, workspace, run, next_plan};
