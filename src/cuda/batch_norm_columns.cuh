@@ -3,6 +3,7 @@
 
 #include <cooperative_groups.h>
 
+#include <cstdlib>
 #include <cstring>
 
 #include "cuda/batch_norm.cuh"
@@ -219,6 +220,88 @@ __global__ void __launch_bounds__(narrow_threads, 1) narrow_columns_kernel(Colum
   }
 }
 
+/// The rows of a thread, R and then fewer at a time.
+template <int R, int V, class Pass>
+__device__ void gather_rounds(const Columns& columns, const Pass& pass, const ColumnTile<V>& tile, std::int64_t& row,
+                              const typename Pass::Channel (&channel)[V], typename Pass::State (&state)[V]) {
+  const std::int64_t step = blockDim.y;
+  for (; row + (R - 1) * step < tile.end; row += R * step) {
+    typename Pass::template Inputs<V> inputs[R];
+#pragma unroll
+    for (int i = 0; i < R; ++i) inputs[i] = pass.template read<V>((row + i * step) * columns.channels + tile.channel);
+#pragma unroll
+    for (int lane = 0; lane < V; ++lane) pass.add(state[lane], channel[lane], pass.of_lane(inputs, lane));
+  }
+  if constexpr (R > 1) gather_rounds<R / 2>(columns, pass, tile, row, channel, state);
+}
+
+/// The same with narrow tiles, so that there are more blocks and more threads for each row. The blocks of a cluster
+/// have a slice of a tile's rows each, and exchange their states.
+template <int V, class Pass>
+__global__ void __launch_bounds__(narrow_threads) old_narrow_columns_kernel(Columns columns, Pass pass) {
+  begin_kernel();
+  using State = typename Pass::State;
+  using Channel = typename Pass::Channel;
+  constexpr unsigned numbers = narrow_packs * V, most_warps = narrow_threads / 32;
+  __shared__ alignas(16) unsigned char states[most_warps * numbers * sizeof(State)];
+  __shared__ alignas(16) unsigned char channels[numbers * sizeof(Channel)];
+  __shared__ alignas(16) unsigned char blocks[numbers * sizeof(State)];
+  auto* const of_warps = reinterpret_cast<State*>(states);
+  auto* const of_block = reinterpret_cast<State*>(blocks);
+  auto* const shared = reinterpret_cast<Channel*>(channels);
+  const auto parts = static_cast<unsigned>(columns.slices.count);
+  const ColumnTile<V> tile(columns, blockIdx.x / parts, blockIdx.x % parts);
+  Channel channel[V];
+  State state[V];
+#pragma unroll
+  for (int lane = 0; lane < V; ++lane) {
+    state[lane] = pass.init();
+    if (tile.channel < columns.channels) channel[lane] = pass.channel(tile.channel + lane);
+  }
+  std::int64_t row = tile.first;
+  gather_rounds<Pass::rows_at_once>(columns, pass, tile, row, channel, state);
+  const unsigned thread = threadIdx.y * narrow_packs + threadIdx.x, warp = thread / 32, lane_of_warp = thread % 32;
+  const unsigned warps = blockDim.y * narrow_packs / 32;
+  const auto combine = [&](State& own, unsigned distance) {
+    own = pass(own, shuffled(own, [&](unsigned word) { return __shfl_down_sync(0xffffffffu, word, distance); }));
+  };
+#pragma unroll
+  for (int lane = 0; lane < V; ++lane) {
+#pragma unroll
+    for (unsigned distance = 16; distance >= narrow_packs; distance /= 2) combine(state[lane], distance);
+    if (lane_of_warp < narrow_packs) of_warps[warp * numbers + threadIdx.x * V + lane] = state[lane];
+  }
+  __syncthreads();
+  const std::int64_t first = tile.channel - threadIdx.x * V;
+  for (unsigned number = warp; number < numbers; number += warps) {
+    State own = lane_of_warp < warps ? of_warps[lane_of_warp * numbers + number] : pass.init();
+#pragma unroll
+    for (unsigned distance = 16; distance > 0; distance /= 2) combine(own, distance);
+    if (lane_of_warp == 0 && parts > 1) of_block[number] = own;
+    if (lane_of_warp == 0 && parts == 1 && first + number < columns.channels)
+      shared[number] = pass.finish(first + number, own, true);
+  }
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  if (parts > 1) {
+    const auto cluster = cooperative_groups::this_cluster();
+    cluster.sync();
+    for (unsigned number = warp; number < numbers; number += warps) {
+      State own = lane_of_warp < parts ? *cluster.map_shared_rank(of_block + number, lane_of_warp) : pass.init();
+#pragma unroll
+      for (unsigned distance = most_parts / 2; distance > 0; distance /= 2) combine(own, distance);
+      if (lane_of_warp == 0 && first + number < columns.channels)
+        shared[number] = pass.finish(first + number, own, tile.slice == 0);
+    }
+    cluster.sync();  // nobody leaves while its states may be read
+  }
+#endif
+  __syncthreads();
+  if (pass.output() == nullptr) return;
+#pragma unroll
+  for (int lane = 0; lane < V; ++lane) channel[lane] = shared[threadIdx.x * V + lane];
+  apply_rows<std::remove_pointer_t<decltype(pass.output())>, Pass::rows_at_once>(columns, pass, tile, channel);
+}
+
 /// partial: [slices, channels].
 template <int V, class Pass>
 __global__ void __launch_bounds__(tile_threads)
@@ -354,7 +437,9 @@ struct NarrowCut {
     constexpr std::int64_t most_rows = narrow_threads / narrow_packs * narrow_rows;
     constexpr std::int64_t busy = 128, least_rows = 128;  // blocks for most of a card; rows that are worth a block
     constexpr std::int64_t most_tiled = 1 << 17;          // rows of tiles
-    if (rows > most_rows && (!card().overlap || rows > most_parts * most_rows || rows * tiles > most_tiled)) return;
+    static const bool old = std::getenv("TERN_OLD_CLUSTERS") != nullptr;
+    if (rows > most_rows && (old || !card().overlap || rows > most_parts * most_rows || rows * tiles > most_tiled))
+      return;
     std::int64_t parts = 1;
     while (rows > parts * most_rows ||
            (parts > 1 && parts < most_parts && tiles * parts < busy && rows >= 2 * parts * least_rows))
@@ -371,7 +456,9 @@ void over_columns_of(Context& context, std::int64_t rows, std::int64_t channels,
       Grid grid(static_cast<unsigned>(ceil_div(channels, narrow_packs * V) * cut.slices.count),
                 dim3(narrow_packs, cut.threads / narrow_packs));
       grid.cluster = static_cast<unsigned>(cut.slices.count);
-      return launch(context, grid, narrow_columns_kernel<V, Pass>, Columns{rows, channels, cut.slices}, pass);
+      static const bool old = std::getenv("TERN_OLD_HELD") != nullptr;
+      return launch(context, grid, old ? old_narrow_columns_kernel<V, Pass> : narrow_columns_kernel<V, Pass>,
+                    Columns{rows, channels, cut.slices}, pass);
     }
   const unsigned x = tile_packs(ceil_div(channels, V)), y = tile_rows(x);
   const std::int64_t tiles = ceil_div(ceil_div(channels, V), x);
