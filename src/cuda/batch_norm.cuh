@@ -16,6 +16,8 @@ namespace tern::cuda {
 //   rows; Channel channel(c): what `add` needs; add(state, channel, inputs of that channel); Channel finish(c, state,
 //   store): the statistics, stored by one thread; All<L> and all<L>(offset): what is read when the statistics are
 //   known; value(channel, all, lane) for output(), which may be null.
+// For threads that hold their rows from the first use to the last: held<L>(offset), All<L> before the statistics are
+//   known; keep(offset, held): what reading stores; add_held(state, channel, rows, count, lane): of the first rows.
 
 /// In this order, inverse * scale may be out of T's range. The bits are the same wherever it is computed.
 template <class T>
@@ -144,6 +146,19 @@ struct BatchNormForward : MomentsReducer<Scalar<T>> {
     return {load<L>(x + offset), following.template read<L>(offset)};
   }
   template <int L>
+  __device__ All<L> held(std::int64_t offset) const {
+    return all<L>(offset);
+  }
+  template <int L>
+  __device__ void keep(std::int64_t, const All<L>&) const {}
+  template <int Rows, int L>
+  __device__ void add_held(State& state, const Channel&, const All<L> (&rows)[Rows], int count, int lane) const {
+    Pack<S, Rows> of_lane;
+#pragma unroll
+    for (int row = 0; row < Rows; ++row) of_lane.value[row] = rows[row].x.value[lane];
+    MomentsReducer<S>::add_first(state, of_lane, count);
+  }
+  template <int L>
   __device__ S value(const Channel& channel, const All<L>& in, int lane) const {
     const S normal = normalised(in.x.value[lane], channel.mean, channel.inverse, channel.scale, channel.shift);
     return following.value(normal, in.following, lane);
@@ -176,15 +191,24 @@ struct BatchNormBackward {
     Pack<S, L> gradient, x;
   };
   template <int L>
-  __device__ Inputs<L> read(std::int64_t offset) const {
+  __device__ Inputs<L> held(std::int64_t offset) const {
     Inputs<L> inputs{load<L>(grad_y + offset), load<L>(x + offset)};
     if constexpr (through == Through::y) {
       const Pack<S, L> out = load<L>(y + offset);
 #pragma unroll
       for (int lane = 0; lane < L; ++lane)
         if (!passes_clip(out.value[lane], activation)) inputs.gradient.value[lane] = 0;
-      cuda::store<L>(grad_sum + offset, inputs.gradient);
     }
+    return inputs;
+  }
+  template <int L>
+  __device__ void keep(std::int64_t offset, const Inputs<L>& inputs) const {
+    if constexpr (through == Through::y) cuda::store<L>(grad_sum + offset, inputs.gradient);
+  }
+  template <int L>
+  __device__ Inputs<L> read(std::int64_t offset) const {
+    const Inputs<L> inputs = held<L>(offset);
+    keep<L>(offset, inputs);
     return inputs;
   }
   template <int L>
@@ -224,6 +248,13 @@ struct BatchNormBackward {
       state.gradient += one;
       state.product += one * ((inputs.x.value[lane] - channel.mean) * channel.inverse);
     }
+  }
+  template <int Rows, int L>
+  __device__ void add_held(State& state, const Channel& channel, const Inputs<L> (&rows)[Rows], int count,
+                           int lane) const {
+#pragma unroll
+    for (int row = 0; row < Rows; ++row)
+      if (row < count) add(state, channel, Inputs<1>{{rows[row].gradient.value[lane]}, {rows[row].x.value[lane]}});
   }
   __device__ Channel finish(std::int64_t c, const State& state, bool store) const {
     if (store && grad_weight != nullptr) grad_weight[c] = state.product;

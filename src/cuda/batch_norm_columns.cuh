@@ -1,6 +1,9 @@
 #pragma once
 // Batch normalisation of [rows, channels]: channels last, or without positions. Threads own packs of adjacent channels.
 
+#include <cooperative_groups.h>
+
+#include <cstdlib>
 #include <cstring>
 
 #include "cuda/batch_norm.cuh"
@@ -21,8 +24,15 @@ struct ColumnTile {
   __device__ explicit ColumnTile(const Columns& columns, bool backwards = false) {
     const auto tiles = gridDim.x / static_cast<unsigned>(columns.slices.count);
     const unsigned item = backwards ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
-    const std::int64_t tile = item % tiles;
-    slice = item / tiles;
+    place(columns, item % tiles, item / tiles);
+  }
+  __device__ ColumnTile(const Columns& columns, std::int64_t tile, std::int64_t of_rows) {
+    place(columns, tile, of_rows);
+  }
+
+ private:
+  __device__ void place(const Columns& columns, std::int64_t tile, std::int64_t of_rows) {
+    slice = of_rows;
     channel = (tile * blockDim.x + threadIdx.x) * V;
     first = slice * columns.slices.slice + threadIdx.y;
     end = channel < columns.channels ? min((slice + 1) * columns.slices.slice, columns.rows) : 0;
@@ -121,7 +131,94 @@ __global__ void __launch_bounds__(tile_threads) whole_columns_kernel(Columns col
 }
 
 inline constexpr unsigned narrow_threads = 512;  ///< of a block of narrow_columns_kernel, at most
+inline constexpr int narrow_rows = 4;            ///< of a thread, at most, which holds them
 inline constexpr unsigned narrow_packs = 4;      ///< of channels per block: of 16 bits, a sector of a line
+inline constexpr unsigned most_parts = 8;        ///< blocks of a cluster on every card that has them
+
+/// The same with narrow tiles, so that there are more blocks, and threads hold the few rows that they have: all are
+/// read at once, and only once. The blocks of a cluster have a slice of a tile's rows each, and exchange their states.
+template <int V, class Pass>
+__global__ void __launch_bounds__(narrow_threads, 1) narrow_columns_kernel(Columns columns, Pass pass) {
+  begin_kernel();
+  using State = typename Pass::State;
+  using Channel = typename Pass::Channel;
+  constexpr unsigned numbers = narrow_packs * V, most_warps = narrow_threads / 32;
+  __shared__ alignas(16) unsigned char states[most_warps * numbers * sizeof(State)];
+  __shared__ alignas(16) unsigned char channels[numbers * sizeof(Channel)];
+  __shared__ alignas(16) unsigned char blocks[numbers * sizeof(State)];
+  auto* const of_warps = reinterpret_cast<State*>(states);
+  auto* const of_block = reinterpret_cast<State*>(blocks);
+  auto* const shared = reinterpret_cast<Channel*>(channels);
+  const auto parts = static_cast<unsigned>(columns.slices.count);
+  const ColumnTile<V> tile(columns, blockIdx.x / parts, blockIdx.x % parts);
+  int count = 0;
+#pragma unroll
+  for (int i = 0; i < narrow_rows; ++i) count += tile.first + i * blockDim.y < tile.end ? 1 : 0;
+  const auto offset_of = [&](int i) { return (tile.first + i * blockDim.y) * columns.channels + tile.channel; };
+  typename Pass::template All<V> rows[narrow_rows];
+  Channel channel[V];
+  State state[V];
+#pragma unroll
+  for (int lane = 0; lane < V; ++lane) state[lane] = pass.init();
+  if (count > 0) {  // no branch between the loads: the first row stands in for missing ones
+#pragma unroll
+    for (int lane = 0; lane < V; ++lane) channel[lane] = pass.channel(tile.channel + lane);
+#pragma unroll
+    for (int i = 0; i < narrow_rows; ++i) rows[i] = pass.template held<V>(offset_of(i < count ? i : 0));
+#pragma unroll
+    for (int lane = 0; lane < V; ++lane) pass.add_held(state[lane], channel[lane], rows, count, lane);
+#pragma unroll
+    for (int i = 0; i < narrow_rows; ++i)
+      if (i < count) pass.keep(offset_of(i), rows[i]);
+  }
+  const unsigned thread = threadIdx.y * narrow_packs + threadIdx.x, warp = thread / 32, lane_of_warp = thread % 32;
+  const unsigned warps = blockDim.y * narrow_packs / 32;
+  const auto combine = [&](State& own, unsigned distance) {
+    own = pass(own, shuffled(own, [&](unsigned word) { return __shfl_down_sync(0xffffffffu, word, distance); }));
+  };
+#pragma unroll
+  for (int lane = 0; lane < V; ++lane) {
+#pragma unroll
+    for (unsigned distance = 16; distance >= narrow_packs; distance /= 2) combine(state[lane], distance);
+    if (lane_of_warp < narrow_packs) of_warps[warp * numbers + threadIdx.x * V + lane] = state[lane];
+  }
+  __syncthreads();
+  const std::int64_t first = tile.channel - threadIdx.x * V;
+  for (unsigned number = warp; number < numbers; number += warps) {
+    State own = lane_of_warp < warps ? of_warps[lane_of_warp * numbers + number] : pass.init();
+#pragma unroll
+    for (unsigned distance = 16; distance > 0; distance /= 2) combine(own, distance);
+    if (lane_of_warp == 0 && parts > 1) of_block[number] = own;
+    if (lane_of_warp == 0 && parts == 1 && first + number < columns.channels)
+      shared[number] = pass.finish(first + number, own, true);
+  }
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  if (parts > 1) {
+    const auto cluster = cooperative_groups::this_cluster();
+    cluster.sync();
+    for (unsigned number = warp; number < numbers; number += warps) {
+      State own = lane_of_warp < parts ? *cluster.map_shared_rank(of_block + number, lane_of_warp) : pass.init();
+#pragma unroll
+      for (unsigned distance = most_parts / 2; distance > 0; distance /= 2) combine(own, distance);
+      if (lane_of_warp == 0 && first + number < columns.channels)
+        shared[number] = pass.finish(first + number, own, tile.slice == 0);
+    }
+    cluster.sync();  // nobody leaves while its states may be read
+  }
+#endif
+  __syncthreads();
+  if (pass.output() == nullptr) return;
+#pragma unroll
+  for (int lane = 0; lane < V; ++lane) channel[lane] = shared[threadIdx.x * V + lane];
+#pragma unroll
+  for (int i = 0; i < narrow_rows; ++i) {
+    if (i >= count) continue;
+    Pack<Scalar<std::remove_pointer_t<decltype(pass.output())>>, V> values;
+#pragma unroll
+    for (int lane = 0; lane < V; ++lane) values.value[lane] = pass.value(channel[lane], rows[i], lane);
+    store<V>(pass.output() + offset_of(i), values);
+  }
+}
 
 /// The rows of a thread, R and then fewer at a time.
 template <int R, int V, class Pass>
@@ -138,18 +235,22 @@ __device__ void gather_rounds(const Columns& columns, const Pass& pass, const Co
   if constexpr (R > 1) gather_rounds<R / 2>(columns, pass, tile, row, channel, state);
 }
 
-/// The same with narrow tiles, so that there are more blocks and more threads for each row.
+/// The same with narrow tiles, so that there are more blocks and more threads for each row. The blocks of a cluster
+/// have a slice of a tile's rows each, and exchange their states.
 template <int V, class Pass>
-__global__ void __launch_bounds__(narrow_threads) narrow_columns_kernel(Columns columns, Pass pass) {
+__global__ void __launch_bounds__(narrow_threads) old_narrow_columns_kernel(Columns columns, Pass pass) {
   begin_kernel();
   using State = typename Pass::State;
   using Channel = typename Pass::Channel;
   constexpr unsigned numbers = narrow_packs * V, most_warps = narrow_threads / 32;
   __shared__ alignas(16) unsigned char states[most_warps * numbers * sizeof(State)];
   __shared__ alignas(16) unsigned char channels[numbers * sizeof(Channel)];
+  __shared__ alignas(16) unsigned char blocks[numbers * sizeof(State)];
   auto* const of_warps = reinterpret_cast<State*>(states);
+  auto* const of_block = reinterpret_cast<State*>(blocks);
   auto* const shared = reinterpret_cast<Channel*>(channels);
-  const ColumnTile<V> tile(columns);
+  const auto parts = static_cast<unsigned>(columns.slices.count);
+  const ColumnTile<V> tile(columns, blockIdx.x / parts, blockIdx.x % parts);
   Channel channel[V];
   State state[V];
 #pragma unroll
@@ -176,8 +277,24 @@ __global__ void __launch_bounds__(narrow_threads) narrow_columns_kernel(Columns 
     State own = lane_of_warp < warps ? of_warps[lane_of_warp * numbers + number] : pass.init();
 #pragma unroll
     for (unsigned distance = 16; distance > 0; distance /= 2) combine(own, distance);
-    if (lane_of_warp == 0 && first + number < columns.channels) shared[number] = pass.finish(first + number, own, true);
+    if (lane_of_warp == 0 && parts > 1) of_block[number] = own;
+    if (lane_of_warp == 0 && parts == 1 && first + number < columns.channels)
+      shared[number] = pass.finish(first + number, own, true);
   }
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  if (parts > 1) {
+    const auto cluster = cooperative_groups::this_cluster();
+    cluster.sync();
+    for (unsigned number = warp; number < numbers; number += warps) {
+      State own = lane_of_warp < parts ? *cluster.map_shared_rank(of_block + number, lane_of_warp) : pass.init();
+#pragma unroll
+      for (unsigned distance = most_parts / 2; distance > 0; distance /= 2) combine(own, distance);
+      if (lane_of_warp == 0 && first + number < columns.channels)
+        shared[number] = pass.finish(first + number, own, tile.slice == 0);
+    }
+    cluster.sync();  // nobody leaves while its states may be read
+  }
+#endif
   __syncthreads();
   if (pass.output() == nullptr) return;
 #pragma unroll
@@ -310,22 +427,38 @@ void apply_columns(Context& context, std::int64_t rows, std::int64_t channels, b
     apply_columns_of<1>(context, rows, channels, pass, Finished<Scalar<T>, typename Pass::Channel>{});
 }
 
-/// Threads of a narrow tile of so many rows; 0: for more rows three kernels are faster.
-inline unsigned narrow_tile_threads(std::int64_t rows) {
-  constexpr std::int64_t rows_per_thread = 4;
-  if (rows > narrow_threads / narrow_packs * rows_per_thread) return 0;
-  unsigned threads = 128;
-  while (threads / narrow_packs * rows_per_thread < rows) threads *= 2;
-  return threads;
-}
+/// How narrow tiles of so many rows are cut: into slices for the blocks of a cluster. No slices: for more elements
+/// three kernels are faster.
+struct NarrowCut {
+  Slices slices{0, 0};
+  unsigned threads = 128;  ///< of a block
+
+  NarrowCut(std::int64_t rows, std::int64_t tiles) {
+    constexpr std::int64_t most_rows = narrow_threads / narrow_packs * narrow_rows;
+    constexpr std::int64_t busy = 128, least_rows = 128;  // blocks for most of a card; rows that are worth a block
+    constexpr std::int64_t most_tiled = 1 << 17;          // rows of tiles
+    static const bool old = std::getenv("TERN_OLD_CLUSTERS") != nullptr;
+    if (rows > most_rows && (old || !card().overlap || rows > most_parts * most_rows || rows * tiles > most_tiled))
+      return;
+    std::int64_t parts = 1;
+    while (rows > parts * most_rows ||
+           (parts > 1 && parts < most_parts && tiles * parts < busy && rows >= 2 * parts * least_rows))
+      parts *= 2;
+    slices = {parts, ceil_div(rows, parts)};
+    while (threads / narrow_packs * narrow_rows < slices.slice) threads *= 2;
+  }
+};
 
 template <class T, int V, class Pass>
 void over_columns_of(Context& context, std::int64_t rows, std::int64_t channels, const Pass& pass) {
   if constexpr (V > 1)
-    if (const unsigned threads = narrow_tile_threads(rows); threads > 0) {
-      const Grid grid(static_cast<unsigned>(ceil_div(channels, narrow_packs * V)),
-                      dim3(narrow_packs, threads / narrow_packs));
-      return launch(context, grid, narrow_columns_kernel<V, Pass>, Columns{rows, channels, {1, rows}}, pass);
+    if (const NarrowCut cut(rows, ceil_div(channels, narrow_packs * V)); cut.slices.count > 0) {
+      Grid grid(static_cast<unsigned>(ceil_div(channels, narrow_packs * V) * cut.slices.count),
+                dim3(narrow_packs, cut.threads / narrow_packs));
+      grid.cluster = static_cast<unsigned>(cut.slices.count);
+      static const bool old = std::getenv("TERN_OLD_HELD") != nullptr;
+      return launch(context, grid, old ? old_narrow_columns_kernel<V, Pass> : narrow_columns_kernel<V, Pass>,
+                    Columns{rows, channels, cut.slices}, pass);
     }
   const unsigned x = tile_packs(ceil_div(channels, V)), y = tile_rows(x);
   const std::int64_t tiles = ceil_div(ceil_div(channels, V), x);

@@ -109,7 +109,7 @@ void* end(void* stream_handle) {
     throw;
   }
   recording->uploads.clear(), recording->makes.clear();
-  if (status == cudaSuccess) status = cudaGraphInstantiate(&recording->executable, recording->graph, 0);
+  if (status == cudaSuccess) status = cudaGraphInstantiate(&recording->executable, recording->graph, priorities);
   if (status == cudaSuccess) status = cudaGraphUpload(recording->executable, stream.handle);
   if (status != cudaSuccess) {
     destroy(recording);

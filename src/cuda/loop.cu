@@ -109,7 +109,7 @@ cudaGraphExec_t copies_of(const Recording& recording, LoopGraphs& loop, std::int
   const std::shared_ptr<CUgraph_st> owned(graph, [](cudaGraph_t made) { cudaGraphDestroy(made); });
   cudaGraphNode_t last = nullptr;
   for (std::int64_t i = 0; i < copies; ++i) last = add_step(graph, last, recording, loop);
-  check(cudaGraphInstantiate(&executable, graph, 0), "repeating the step");
+  check(cudaGraphInstantiate(&executable, graph, priorities), "repeating the step");
   return executable;
 }
 

@@ -39,6 +39,20 @@ struct MomentsReducer {
       state = (*this)(state, {T(V), mean, squares});
     }
   }
+  /// The first `count` of a pack. Equal values have exactly their mean.
+  template <int V>
+  __device__ void add_first(State& state, const Pack<T, V>& pack, int count) const {
+    const T first = pack.value[0], part = T(1) / static_cast<T>(count);
+    T sum = 0, squares = 0;
+#pragma unroll
+    for (int lane = 1; lane < V; ++lane)
+      if (lane < count) sum += pack.value[lane] - first;
+    const T mean = first + sum * part;
+#pragma unroll
+    for (int lane = 0; lane < V; ++lane)
+      if (lane < count) squares += (pack.value[lane] - mean) * (pack.value[lane] - mean);
+    state = (*this)(state, {static_cast<T>(count), mean, squares});
+  }
   __device__ State operator()(const State& a, const State& b) const {
     if (b.count == 0) return a;
     if (a.count == 0) return b;

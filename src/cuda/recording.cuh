@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdlib>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -18,6 +19,10 @@ struct Upload {
   std::byte* to;
   std::vector<std::byte> bytes;
 };
+
+/// How recordings are instantiated: with the priorities of their streams; else all work would have that of the launch.
+inline const unsigned long long priorities =
+    std::getenv("TERN_OLD_PRIORITY") != nullptr ? 0 : cudaGraphInstantiateFlagUseNodePriority;
 
 struct Recording {
   int device = 0;

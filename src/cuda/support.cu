@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <string_view>
@@ -113,10 +114,11 @@ Stream* make_stream(int device) {
   const auto make = [](cudaStream_t& made, int priority) {
     check(cudaStreamCreateWithPriority(&made, cudaStreamNonBlocking, priority), "creating a stream");
   };
-  constexpr int usual = -1, lowest = 0;
+  const int usual = std::getenv("TERN_OLD_PRIORITY") != nullptr ? -1 : -2, late = -1,
+            lowest = 0;  // late: nothing waits for it soon
   make(stream->handle, usual);
   for (cudaStream_t& side : stream->sides) make(side, usual);
-  make(stream->aside, usual);
+  make(stream->aside, late);
   make(stream->ahead, usual);
   make(stream->early, lowest);
   std::vector<cudaEvent_t*> events{&stream->ordered, &stream->begun, &stream->forked, &stream->awaited,

@@ -208,8 +208,8 @@ Operator batch_norm() {
   for (const bool added : {true, false}) {  // channels of so many elements are shared out
     add({{23, 4, 29, 28}, true, true, {.activation = Activation::relu}, true, false, added},
         added ? " added, relu" : " relu");
-    add({{4000, 12}, true, true, {.activation = Activation::relu}, true, false, added},
-        added ? " added, relu" : " relu");
+    for (const Shape& x : {Shape{4000, 12}, Shape{757, 40}})
+      add({x, true, true, {.activation = Activation::relu}, true, false, added}, added ? " added, relu" : " relu");
   }
   // inverse * weight is beyond float32's range (on the other side of 1, below it), what it leads to is inside.
   for (const bool training : {true, false}) {

@@ -256,6 +256,26 @@ Program read_late() {
   return maker.made;
 }
 
+/// Many layers, with updates beside backward.
+Program deep() {
+  Maker maker;
+  std::vector<Tensor> kernels;
+  for (int i = 0; i < 24; ++i) kernels.push_back(maker.kernel());
+  const auto optimiser =
+      std::make_shared<optim::SGD>(maker.made.leaves, optim::SgdOptions{.learning_rate = 0.02, .momentum = 0.9});
+  maker.made.step = [=, leaves = maker.made.leaves](const Tensor& x) {
+    forget(leaves);
+    Tensor y = x;
+    for (std::size_t i = 0; i < kernels.size(); i += 2)
+      y = op::add(convolved(convolved(y, kernels[i], {}, Activation::relu), kernels[i + 1]), y);
+    const Tensor loss = loss_of(y);
+    loss.backward();
+    optimiser->step();
+    return loss;
+  };
+  return maker.made;
+}
+
 Values trained(const std::function<Program()>& make, Precision precision, bool stepped) {
   const Device device(current_scope().mode->name, {.precision = precision});
   const Program program = make();
@@ -292,7 +312,8 @@ void check_bits(const Mode& mode) {
                                                          {"updated twice", updated_twice},
                                                          {"clipped", clipped},
                                                          {"decayed", decayed},
-                                                         {"read late", read_late}};
+                                                         {"read late", read_late},
+                                                         {"deep", deep}};
   for (const auto& [name, make] : programs)
     for (const Precision precision : {Precision::strict, Precision::tf32, Precision::bf16, Precision::f16}) {
       INFO(mode.name << ": " << name << " with precision " << static_cast<int>(precision));

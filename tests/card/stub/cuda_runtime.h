@@ -46,7 +46,7 @@ enum cudaLaunchAttributeID {
   cudaLaunchAttributeClusterDimension
 };
 inline constexpr unsigned cudaHostAllocDefault = 0, cudaHostAllocPortable = 1, cudaStreamNonBlocking = 1,
-                          cudaEventDisableTiming = 2;
+                          cudaEventDisableTiming = 2, cudaGraphInstantiateFlagUseNodePriority = 8;
 
 struct dim3 {
   unsigned x = 1, y = 1, z = 1;
