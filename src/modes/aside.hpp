@@ -1,7 +1,7 @@
 #pragma once
 // What a recorded backward queues aside: the gradients of parameters, for which nothing waits before backward ends.
-// They then run beside the gradients that lead on. Updates of parameters may begin early: once nothing uses the
-// parameter and its gradient any more.
+// They then run beside the gradients that lead on. The update of a parameter may start before backward ends, once
+// nothing uses the parameter and its gradient any more.
 
 #include <initializer_list>
 #include <limits>
@@ -100,7 +100,7 @@ class [[nodiscard]] KernelAside {
   void* stream_ = nullptr;
 };
 
-/// How far the work of a recorded step had been queued when it last used each storage. A Recording has one.
+/// Where a recorded step last used each storage. A Recording has one.
 class Marks {
  public:
   Marks();
@@ -112,7 +112,7 @@ class Marks {
   static void uses(const Storage& storage);
   /// Work that writes the gradient of a parameter is queued.
   static void arrived(const Tensor& gradient);
-  /// The mark behind the last use of these tensors; that of no mark for any other update.
+  /// The first mark behind the last use of all these tensors; `none`: their update has to come in order.
   static int behind(std::initializer_list<const Tensor*> tensors);
   static constexpr int none = std::numeric_limits<int>::max();
 
@@ -125,10 +125,10 @@ class Marks {
   std::unordered_map<const Storage*, int> last_;  // the number of the first mark behind its last use
 };
 
-/// To the end of the block, the thread's work may run once that before a mark has.
+/// Until the end of the block, the thread's work may start as soon as the work before a mark has ended.
 class [[nodiscard]] Early {
  public:
-  /// Marks::none: it runs in order.
+  /// Marks::none: it comes in order.
   explicit Early(int mark);
   Early(const Early&) = delete;
   Early& operator=(const Early&) = delete;

@@ -75,8 +75,8 @@ struct Operators {
   /// Whether Conv, Pooling and Normalization accept channels-last arrays. If not, the caller converts them.
   bool channels_last = false;
   /// Whether linear_backward and conv2d_backward can write the gradients of weight and bias as Scalar<T>, so that
-  /// gradients of float32 parameters are not rounded to 16 bits. A copy of a mode that replaces one of them must answer
-  /// no, unless its kernel can.
+  /// gradients of float32 parameters are not rounded to 16 bits. register_mode makes it false in a copy of a registered
+  /// table in which one of the two was replaced.
   bool wide_parameters = false;
 
   using Members =

@@ -79,13 +79,14 @@ struct Capture {
   void (*aside)(void* stream, Aside what) = nullptr;
   /// Work queued from here on comes after what is aside. Never throws.
   void (*await)(void* stream) = nullptr;
-  /// While recording, outside of branches: the number of a new mark, which stands behind all work that is queued so
-  /// far, also aside; -1: there are no more. Never throws. Null in a mode that cannot.
+  /// While recording, outside of branches: sets a mark behind all work that has been queued, aside too, and returns its
+  /// number; -1 if there are no more. Never throws. Null in a mode that has none.
   int (*mark)(void* stream) = nullptr;
-  /// Work queued from here on may run once the work before a mark has. It keeps an order of its own, in which marks
-  /// must not decrease, and allocates nothing. -1: work from here on is in order, after all of that. Never throws.
+  /// Work queued from here on may start as soon as the work before the mark has ended. It runs in the order in which it
+  /// is queued, and must not allocate; marks must not decrease. -1 ends this: later work follows all of it. Never
+  /// throws.
   void (*early)(void* stream, int mark) = nullptr;
-  std::size_t bytes_per_mark = 0;  ///< of gradients that are written aside
+  std::size_t bytes_per_mark = 0;  ///< a mark is set behind so many bytes of gradients aside
 
   using Members = MemberList<&Capture::begin, &Capture::end, &Capture::abandon, &Capture::launch, &Capture::destroy,
                              &Capture::branch, &Capture::join, &Capture::loop, &Capture::aside, &Capture::await,
