@@ -1,5 +1,6 @@
 #pragma once
-// The copies of product_planes.cu: weights and planes with whole lanes, and sums of slices.
+// Copies around products of planes: weights and planes with whole lanes, and sums over images (product_planes.cu,
+// product_taps.cu).
 
 #include "cuda/elementwise.cuh"
 #include "cuda/fused.cuh"
@@ -107,7 +108,7 @@ __global__ void __launch_bounds__(256)
   }
 }
 
-/// A weight's gradient [O, C]: sums, in order, of `slices` that have such steps.
+/// A weight's gradient [O, C]: sums, in order, of `slices` that have such steps. C: elements of a window.
 template <class T>
 __global__ void sum_images_kernel(T* to, const float* from, std::uint32_t count, Divide C, int slices,
                                   std::int64_t slice, int step_o, int step_c) {

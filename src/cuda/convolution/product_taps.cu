@@ -6,6 +6,7 @@
 
 #include "cuda/convolution/algorithms.cuh"
 #include "cuda/convolution/planes.cuh"
+#include "cuda/convolution/planes_copies.cuh"
 #include "cuda/convolution/rule.cuh"
 #include "cuda/convolution/single.cuh"
 #include "cuda/elementwise.cuh"
@@ -14,8 +15,6 @@
 
 namespace tern::cuda::convolution {
 namespace {
-
-using Divide = Divisor<std::uint32_t>;
 
 /// An image's windows: `rows` by positions of y. Rows are (channel, kernel row, kernel column), then zeros.
 struct Windows {
@@ -77,21 +76,6 @@ __global__ void fold_planes_kernel(float* x, const float* terms, std::uint32_t c
     }
     x[i] = sum;
   }
-}
-
-/// The weight's gradient [O, columns] from those of the images, [O, whole columns], in order.
-__global__ void add_images_kernel(float* to, const float* from, std::uint32_t count, Divide columns, int whole,
-                                  int images, std::int64_t image) {
-  begin_kernel();
-  const auto i = static_cast<std::uint32_t>(global_thread());
-  if (i >= count) return;
-  std::uint32_t o = i;
-  const auto column = static_cast<int>(columns.split(o));
-  const float* const at = from + static_cast<std::int64_t>(o) * whole + column;
-  float sum = 0;
-#pragma unroll 8
-  for (int n = 0; n < images; ++n) sum += at[n * image];
-  to[i] = sum;
 }
 
 // ---- the products ----
@@ -189,9 +173,9 @@ void run_grad_weight(Context& context, const Problem& p, const Arrays& arrays, i
   auto* const weight = static_cast<float*>(arrays.weight);
   products::run_algorithm(context, product_of(p), {adds_images(p) ? in.images : weight, g, in.windows}, plan, in.rest);
   if (!adds_images(p)) return;
-  launch(context, Grid(static_cast<unsigned>(ceil_div(p.weights(), 256)), 256), add_images_kernel, weight,
+  launch(context, Grid(static_cast<unsigned>(ceil_div(p.weights(), 256)), 256), sum_images_kernel<float>, weight,
          static_cast<const float*>(in.images), static_cast<std::uint32_t>(p.weights()), Divide(length_of(p)),
-         static_cast<int>(rows_of(p)), static_cast<int>(p.N), p.O * rows_of(p));
+         static_cast<int>(p.N), p.O * rows_of(p), static_cast<int>(rows_of(p)), 1);
 }
 
 // ---- when ----
