@@ -274,13 +274,16 @@ struct AddAll {
 };
 
 template <class T>
-void add_all(Context& context, T* out, const T* a, const T* b, const T* c, const T* d, std::int64_t n) {
-  if (d != nullptr)
-    map(context, n, AddAll{}, out, a, b, c, d);
-  else if (c != nullptr)
-    map(context, n, AddAll{}, out, a, b, c);
-  else
-    map(context, n, AddAll{}, out, a, b);
+void add_all(Context& context, T* out, const T* a, const T* b, const T* c, const T* d, const T* e, const T* f,
+             const T* g, const T* h, std::int64_t n) {
+  const auto sum = [&](auto... in) { map(context, n, AddAll{}, out, in...); };
+  if (h != nullptr) return sum(a, b, c, d, e, f, g, h);
+  if (g != nullptr) return sum(a, b, c, d, e, f, g);
+  if (f != nullptr) return sum(a, b, c, d, e, f);
+  if (e != nullptr) return sum(a, b, c, d, e);
+  if (d != nullptr) return sum(a, b, c, d);
+  if (c != nullptr) return sum(a, b, c);
+  sum(a, b);
 }
 
 template <class F, class T>

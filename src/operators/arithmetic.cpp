@@ -95,7 +95,7 @@ Tensor add_all(const std::vector<Tensor>& tensors) {
     for (std::size_t i = 1; i < tensors.size(); ++i) sum = add(sum, tensors[i]);
     return sum;
   }
-  constexpr std::size_t at_once = 4;
+  constexpr std::size_t at_once = 8;
   if (tensors.size() > at_once && scalar_of(tensors[0].dtype()) != tensors[0].dtype()) {
     // For 16 bits: each kernel would round a sum that is passed from kernel to kernel.
     std::vector<Tensor> wide;
@@ -110,7 +110,8 @@ Tensor add_all(const std::vector<Tensor>& tensors) {
     visit("add_all", sum.dtype(), [&]<class T>() {
       const Call<T> call;
       call.table().arithmetic.add_all(call.context(), call.out(out), call.in(sum), call.in(part(0)), call.in(part(1)),
-                                      call.in(part(2)), out.numel());
+                                      call.in(part(2)), call.in(part(3)), call.in(part(4)), call.in(part(5)),
+                                      call.in(part(6)), out.numel());
     });
     sum = out;
   }

@@ -47,11 +47,12 @@ void affine(Context&, T* out, const T* in, std::int64_t n, Scalar<T> scale, Scal
 }
 
 template <class T>
-void add_all(Context&, T* out, const T* a, const T* b, const T* c, const T* d, std::int64_t n) {
+void add_all(Context&, T* out, const T* a, const T* b, const T* c, const T* d, const T* e, const T* f, const T* g,
+             const T* h, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) {
     Scalar<T> sum = load(a[i]) + load(b[i]);
-    if (c != nullptr) sum += load(c[i]);
-    if (d != nullptr) sum += load(d[i]);
+    for (const T* more : {c, d, e, f, g, h})
+      if (more != nullptr) sum += load(more[i]);
     out[i] = store<T>(sum);
   }
 }

@@ -219,10 +219,18 @@ void affine(Context& context, T* out, const T* in, std::int64_t n, T scale, T sh
 }
 
 template <class T>
-void add_all(Context& context, T* out, const T* a, const T* b, const T* c, const T* d, std::int64_t n) {
-  if (d != nullptr) return map_parallel(context, 2 * streamed, AddAll{}, out, n, a, b, c, d);
-  if (c != nullptr) return map_parallel(context, streamed, AddAll{}, out, n, a, b, c);
-  map_parallel(context, streamed, AddAll{}, out, n, a, b);
+void add_all(Context& context, T* out, const T* a, const T* b, const T* c, const T* d, const T* e, const T* f,
+             const T* g, const T* h, std::int64_t n) {
+  const auto sum = [&](auto... in) {
+    map_parallel(context, sizeof...(in) > 3 ? 2 * streamed : streamed, AddAll{}, out, n, in...);
+  };
+  if (h != nullptr) return sum(a, b, c, d, e, f, g, h);
+  if (g != nullptr) return sum(a, b, c, d, e, f, g);
+  if (f != nullptr) return sum(a, b, c, d, e, f);
+  if (e != nullptr) return sum(a, b, c, d, e);
+  if (d != nullptr) return sum(a, b, c, d);
+  if (c != nullptr) return sum(a, b, c);
+  sum(a, b);
 }
 
 template <class T>

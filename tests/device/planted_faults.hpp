@@ -252,9 +252,9 @@ inline const std::vector<Fault>& planted_faults() {
       {"add_all forgets an addend", "add_all",
        [](Mode& m) {
          m.operators.arithmetic.add_all =
-             +[](Context& c, float* out, const float* a, const float* b, const float* d, const float*, std::int64_t n) {
-               table().arithmetic.add_all(c, out, a, b, d, nullptr, n);
-             };
+             +[](Context& c, float* out, const float* a, const float* b, const float*, const float* d, const float* e,
+                 const float* f, const float* g, const float* h,
+                 std::int64_t n) { table().arithmetic.add_all(c, out, a, b, d, e, f, g, h, nullptr, n); };
        }},
       {"sgd forgets the weight decay", "sgd in",
        [](Mode& m) {

@@ -145,7 +145,7 @@ Operator sum_of_several() {
                   .terms = static_cast<double>(count),
                   .large = large};
   };
-  for (const int count : {1, 2, 3, 4, 5, 9})
+  for (const int count : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16})
     for (const Shape& shape : {Shape{7}, Shape{3, 4, 5, 6}, Shape{0, 3}})
       op.samples.push_back(sample(count, shape, false));
   op.samples.push_back(sample(4, {100003}, true));

@@ -131,6 +131,18 @@ TEST_CASE("torch: add_all adds integers", "[operators][torch]") {
   });
 }
 
+TEST_CASE("torch: add_all rounds a sum of 16 bits once", "[operators][torch]") {
+  everywhere([] {
+    const Tensor one = ones({3}, DType::bfloat16), zero = zeros({3}, DType::bfloat16);
+    const Tensor quarter = full({3}, 0x1p-9, DType::bfloat16), half = full({3}, 0x1p-8, DType::bfloat16);
+    for (const std::size_t count : {5, 8, 9}) {  // 1 + 1/4 of a unit is 1, and 1 + 1/2 of one as well
+      std::vector<Tensor> addends(count, zero);
+      addends[0] = one, addends[1] = quarter, addends.back() = half;
+      CHECK(op::add_all(addends).values() == Values(3, 1 + 0x1p-7));
+    }
+  });
+}
+
 TEST_CASE("torch: binary_cross_entropy of certain probabilities costs 100", "[operators][torch]") {
   everywhere([] {
     Tensor p = tensor<double>({0, 1, 0, 1}).set_requires_grad();

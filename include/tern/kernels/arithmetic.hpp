@@ -48,8 +48,11 @@ struct Arithmetic {
   /// out = scale * in + shift, rounded twice (multiply, then add).
   Kernel<void(Context&, T* out, const T* in, std::int64_t n, Scalar<T> scale, Scalar<T> shift)> affine;
 
-  /// out = ((a + b) + c) + d over n elements; d, or c and d, may be null.
-  Kernel<void(Context&, T* out, const T* a, const T* b, const T* c, const T* d, std::int64_t n)> add_all;
+  /// out = a + b + ... + h from left to right over n elements, rounded once; those from c on may be null, and then so
+  /// are all behind them.
+  Kernel<void(Context&, T* out, const T* a, const T* b, const T* c, const T* d, const T* e, const T* f, const T* g,
+              const T* h, std::int64_t n)>
+      add_all;
 
   /// grad_in = grad_out / (2 out), out = sqrt(in).
   Kernel<void(Context&, T* grad_in, const T* grad_out, const T* out, std::int64_t n)> sqrt_backward;
