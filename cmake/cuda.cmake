@@ -36,7 +36,7 @@ else()
       list(FILTER tern_cuda_sources EXCLUDE REGEX "without_engines")
     else()
       set(TERN_CUDNN_BUILT OFF)
-      list(FILTER tern_cuda_sources EXCLUDE REGEX "convolution/engines\\.cu$")
+      list(FILTER tern_cuda_sources EXCLUDE REGEX "convolution/(engines|engine_graph)\\.cu$")
     endif()
     # Instructions of warpgroups exist for 90a alone, whose code other cards do not run: these files have no other.
     set(tern_cuda_targets tern_cuda)
