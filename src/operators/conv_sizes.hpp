@@ -48,4 +48,7 @@ inline std::int64_t multiply_adds(const kernels::Conv2d& s) {
   return s.N * s.O * s.OH * s.OW * (s.C / s.groups) * s.KH * s.KW;
 }
 
+/// The order of images that the mode's convolutions of these sizes want.
+kernels::Layout preferred_layout(const char* op, DType dtype, const kernels::Conv2d& sizes);
+
 }  // namespace tern::operators
