@@ -56,6 +56,20 @@ __device__ Exponentials<T> no_exponentials() {
   return {-infinity<T>(), 0, 0, 0};
 }
 
+/// Those of a block from its threads': exponentials for the largest alone, not in every step of a tree.
+template <class T>
+__device__ Exponentials<T> joined_block(Exponentials<T> state, bool with_below) {
+  const Exponentials<T> own = state;
+  state.largest = reduce_block(own.largest, Largest{});
+  state.sum = reduce_block(own.sum * ::exp(own.largest - state.shift()), Plus{});
+  state.count = state.below = 0;
+  if (!with_below) return state;
+  state.count = reduce_block(own.count, Plus{});
+  const T below = own.count > 0 ? own.below + own.count * state.distance(state.largest, own.largest) : T(0);
+  state.below = reduce_block(below, Plus{});
+  return state;
+}
+
 constexpr int long_row_threads = 512;
 
 /// Rows [count, length], each cut into `parts` parts of `part` elements, the last of which may be shorter.
@@ -126,7 +140,7 @@ __device__ Exponentials<Scalar<T>> exponentials_of(const T* from, std::int64_t c
   };
   if (rank < head) one(rank);
   for (std::int64_t i = head + packs * V + rank; i < count; i += threads) one(i);
-  return reduce_block(state, JoinExponentials{});
+  return joined_block(state, with_below);
 }
 
 /// to[i] = f(from[i]), by the threads of a block.

@@ -1,9 +1,8 @@
 // Rows with their own statistics: layer, RMS, group and instance normalisation. A row that fits the registers of a
-// warp, a block or a cluster is read once, by one kernel. Longer rows are reduced in double and written by a second
-// kernel.
+// warp or a block is read once, by one kernel. Longer rows are reduced in double and written by a second kernel.
 
 #include "cuda/row_norm.cuh"
-#include "cuda/row_norm_clusters.cuh"
+#include "cuda/row_norm_rows.cuh"
 
 namespace tern::cuda {
 namespace row_normalization {
@@ -59,23 +58,13 @@ __device__ __noinline__ Statistics<Scalar<T>> exact_statistics(const T* in, std:
   return {static_cast<Scalar<T>>(exact), static_cast<Scalar<T>>(1 / ::sqrt(squares + epsilon))};
 }
 
+/// The statistics of a row that `held` has, which are stored.
 template <int Threads, int Packs, int V, class T>
-__device__ void normalize_row(const Rows& rows, const Forward<T>& pass, std::int64_t row) {
+__device__ __forceinline__ Statistics<Scalar<T>> statistics_of(const Held<Packs, V, Scalar<T>>& held, int length,
+                                                               const Forward<T>& pass, std::int64_t row) {
   using Team = Group<Threads>;
   using S = Scalar<T>;
-  const int length = static_cast<int>(rows.length);
   const S count = static_cast<S>(length);
-  const T* const in = pass.x + row * length;
-  const std::int64_t first = rows.first_parameter(row);
-  // Loaded early, weight and bias arrive while the statistics are computed; many packs need the registers.
-  constexpr bool early = Packs * V <= 8;
-  const auto held = held_row<Threads, Packs, V>(in, length);
-  Held<early ? Packs : 1, V, S> scale, shift;
-  const auto ask = [&](int k, int i) {
-    scale.pack[early ? k : 0] = rows.parameters<V>(pass.weight, first, i, S(1));
-    shift.pack[early ? k : 0] = rows.parameters<V>(pass.bias, first, i, S(0));
-  };
-  if (early) each_pack<Threads, Packs, V>(length, ask);
   S center = 0, squares = 0;
   if (pass.centred) {
     each_pack<Threads, Packs, V>(length, [&](int k, int) {
@@ -92,16 +81,32 @@ __device__ void normalize_row(const Rows& rows, const Forward<T>& pass, std::int
     }
   });
   const S variance = Team::reduce(squares, Plus{}) / count;
-  S inverse = 1 / ::sqrt(variance + static_cast<S>(pass.epsilon));
-  if (!::isfinite(variance)) {
-    const Statistics<S> exact = exact_statistics<Threads>(in, length, pass.centred, pass.epsilon);
-    center = exact.center, inverse = exact.inverse;
-  }
+  Statistics<S> found{center, 1 / ::sqrt(variance + static_cast<S>(pass.epsilon))};
+  if (!::isfinite(variance))
+    found = exact_statistics<Threads>(pass.x + row * length, length, pass.centred, pass.epsilon);
   if (Team::rank() == 0) {
-    if (pass.mean != nullptr) pass.mean[row] = center;
-    pass.inverse_deviation[row] = inverse;
+    if (pass.mean != nullptr) pass.mean[row] = found.center;
+    pass.inverse_deviation[row] = found.inverse;
   }
-  each_pack<Threads, Packs, V>(length, [&](int k, int i) {
+  return found;
+}
+
+template <int Threads, int Packs, int V, class T>
+__device__ void normalize_row(const Rows& rows, const Forward<T>& pass, std::int64_t row) {
+  using S = Scalar<T>;
+  const int length = static_cast<int>(rows.length);
+  const std::int64_t first = rows.first_parameter(row);
+  // Loaded early, weight and bias arrive while the statistics are computed; many packs need the registers.
+  constexpr bool early = Packs * V <= 8;
+  const auto held = held_row<Threads, Packs, V>(pass.x + row * length, length);
+  Held<early ? Packs : 1, V, S> scale, shift;
+  const auto ask = [&](int k, int i) {
+    scale.pack[early ? k : 0] = rows.parameters<V>(pass.weight, first, i, S(1));
+    shift.pack[early ? k : 0] = rows.parameters<V>(pass.bias, first, i, S(0));
+  };
+  if (early) each_pack<Threads, Packs, V>(length, ask);
+  const auto [center, inverse] = statistics_of<Threads>(held, length, pass, row);
+  each_pack<Threads, Packs, V>(length, [&, center = center, inverse = inverse](int k, int i) {
     if (!early) ask(k, i);
     const int at = early ? k : 0;
     pass.template write<V>(pass.y + row * length + i, held.pack[k], center, inverse, scale.pack[at], shift.pack[at]);
@@ -116,56 +121,75 @@ __global__ void __launch_bounds__(block_threads<Threads>)
                     [&](std::int64_t row) { normalize_row<Threads, Packs, V>(rows, pass, row); });
 }
 
-// ---- rows in the registers of a cluster ----
+// ---- many rows with one weight ----
 
+/// Blocks of a multiprocessor, by the elements that a lane has of a row.
+template <int elements>
+inline constexpr int many_resident = elements <= 8    ? 6
+                                     : elements <= 16 ? 4
+                                                      : 3;
+
+/// A warp keeps its part of weight and bias in registers for all its rows, which would read more of them than of x, and
+/// loads the next row while it finishes one.
 template <int Packs, int V, class T>
-__global__ void __launch_bounds__(part_threads)
-    normalize_parts_kernel(const __grid_constant__ Rows rows, const __grid_constant__ Forward<T> pass,
-                           std::int64_t part, unsigned parts) {
-  constexpr int Threads = part_threads;
-  using S = Scalar<T>;
+__global__ void __launch_bounds__(128, Packs* V <= 8     ? 8
+                                       : Packs * V <= 24 ? 4
+                                                         : 3)
+    normalize_many_kernel(const __grid_constant__ Rows rows, const __grid_constant__ Forward<T> pass) {
   begin_kernel();
-  ClusterReduction<S> reduce;
-  const S length = static_cast<S>(rows.length);
-  each_part(rows, part, parts, [&](const RowPart& at) {
-    const T* const in = pass.x + at.row * rows.length;
-    const auto held = held_row<Threads, Packs, V>(in + at.first, at.count);
-    S center = 0, squares = 0;
-    if (pass.centred) {
-      each_pack<Threads, Packs, V>(at.count, [&](int k, int) {
-#pragma unroll
-        for (const S& value : held.pack[k].value) center += value;
-      });
-      center = reduce(center, Plus{}) / length;
-    }
-    each_pack<Threads, Packs, V>(at.count, [&](int k, int) {
-#pragma unroll
-      for (const S& value : held.pack[k].value) squares += (value - center) * (value - center);
-    });
-    const S variance = reduce(squares, Plus{}) / length;
-    Statistics<S> of_row{center, 1 / ::sqrt(variance + static_cast<S>(pass.epsilon))};
-    if (!::isfinite(variance)) of_row = exact_statistics<Threads>(in, rows.length, pass.centred, pass.epsilon);
-    if (threadIdx.x == 0 && at.first == 0) {
-      if (pass.mean != nullptr) pass.mean[at.row] = of_row.center;
-      pass.inverse_deviation[at.row] = of_row.inverse;
-    }
-    const std::int64_t parameters = rows.first_parameter(at.row);
-    each_pack<Threads, Packs, V>(at.count, [&](int k, int i) {
-      pass.template write<V>(pass.y + at.row * rows.length + at.first + i, held.pack[k], of_row.center, of_row.inverse,
-                             rows.parameters<V>(pass.weight, parameters, at.first + i, S(1)),
-                             rows.parameters<V>(pass.bias, parameters, at.first + i, S(0)));
-    });
+  using S = Scalar<T>;
+  const int length = static_cast<int>(rows.length);
+  Held<Packs, V, S> scale, shift;
+  Held<Packs, V, T> next;  // as in memory
+  each_pack<32, Packs, V>(length, [&](int k, int i) {
+    scale.pack[k] = rows.parameters<V>(pass.weight, 0, i, S(1));
+    shift.pack[k] = rows.parameters<V>(pass.bias, 0, i, S(0));
   });
-  reduce.finish();
+  const auto fetch = [&](std::int64_t row) {
+    if (row >= rows.count) return;
+    each_pack<32, Packs, V>(
+        length, [&](int k, int i) { next.pack[k] = *reinterpret_cast<const Pack<T, V>*>(pass.x + row * length + i); });
+  };
+  const std::int64_t step = std::int64_t{gridDim.x} * 4;
+  std::int64_t row = std::int64_t{blockIdx.x} * 4 + threadIdx.x / 32;
+  for (fetch(row); row < rows.count; row += step) {
+    Held<Packs, V, S> held;
+    each_pack<32, Packs, V>(length, [&](int k, int) {
+#pragma unroll
+      for (int lane = 0; lane < V; ++lane) held.pack[k].value[lane] = widened(next.pack[k].value[lane]);
+    });
+    fetch(row + step);
+    const auto [center, inverse] = statistics_of<32>(held, length, pass, row);
+    each_pack<32, Packs, V>(length, [&, center = center, inverse = inverse](int k, int i) {
+      pass.template write<V>(pass.y + row * length + i, held.pack[k], center, inverse, scale.pack[k], shift.pack[k]);
+    });
+  }
 }
 
-/// Whether the registers of a block or a cluster hold a row; if so, it is done.
-template <int V, class T>
-bool normalize_parts(Context& context, const Rows& rows, const Forward<T>& pass) {
-  constexpr int elements = part_elements<Scalar<T>>;
-  const PartCut cut(rows.count, rows.length, V, elements);
-  if (cut.parts == 0) return false;
-  launch(context, part_grid(rows, cut), normalize_parts_kernel<elements / V, V, T>, rows, pass, cut.part, cut.parts);
+/// Whether these are such rows; if so, they are done.
+template <class T>
+bool normalize_many(Context& context, const RowNorm& sizes, const Rows& rows, const Forward<T>& pass) {
+  constexpr int V = pack_size<T>, most = 32 / V;  // packs of a lane
+  const std::int64_t packs = ceil_div(rows.length, V * 32);
+  if (sizeof(Scalar<T>) != 4 || rows.count < many_rows || sizes.groups != 1 || sizes.area != 1 || packs > most ||
+      !packable<V>(sizes, pass.x, pass.y, pass.weight, pass.bias))
+    return false;
+  const auto run = [&]<int Packs>(std::integral_constant<int, Packs>) {
+    const std::int64_t blocks =
+        std::min<std::int64_t>(ceil_div(rows.count, 4), card().multiprocessors * many_resident<Packs * V>);
+    launch(context, Grid(static_cast<unsigned>(blocks), 128), normalize_many_kernel<Packs, V, T>, rows, pass);
+  };
+  constexpr int quarter = most / 4;
+  if constexpr (sizeof(Scalar<T>) == 4) {
+    if (packs <= quarter)
+      run(std::integral_constant<int, quarter>{});
+    else if (packs <= 2 * quarter)
+      run(std::integral_constant<int, 2 * quarter>{});
+    else if (packs <= 3 * quarter)
+      run(std::integral_constant<int, 3 * quarter>{});
+    else
+      run(std::integral_constant<int, most>{});
+  }
   return true;
 }
 
@@ -238,14 +262,12 @@ struct RowMoments {
 
 template <int V, class T>
 void normalize(Context& context, const Rows& rows, const Forward<T>& pass) {
-  const bool few = rows.count < 132 && rows.length > 4096;  // of a block each, they leave the card idle
-  if (few && normalize_parts<V>(context, rows, pass)) return;
   const bool held = with_held<V, false>(rows.count, rows.length / V, [&](auto shape) {
     using Shape = decltype(shape);
     launch(context, group_grid<Shape::threads>(rows.count), normalize_kernel<Shape::threads, Shape::packs, V, T>, rows,
            pass);
   });
-  if (held || normalize_parts<V>(context, rows, pass)) return;
+  if (held) return;
   reduce<T>(context, Axis{rows.count, rows.length, 1},
             RowMoments<T>{pass.mean, pass.inverse_deviation, pass.epsilon, pass.centred}, Widened<T>{pass.x});
   over_elements<V>(context, rows, pass);
@@ -260,6 +282,7 @@ void row_norm(Context& context, T* y, Scalar<T>* mean, Scalar<T>* inverse_deviat
   const row_normalization::Rows rows(sizes);
   const row_normalization::Forward<T> pass{y, mean, inverse_deviation, x, weight, bias, sizes.epsilon, sizes.centred};
   constexpr int V = pack_of_registers<T>;
+  if (row_normalization::normalize_many(context, sizes, rows, pass)) return;
   if (row_normalization::packable<V>(sizes, x, y, weight, bias))
     row_normalization::normalize<V>(context, rows, pass);
   else

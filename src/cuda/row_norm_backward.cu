@@ -1,5 +1,6 @@
 // The gradients of rows with their own statistics. A row in registers is read once. The gradients of weight and bias
-// are summed by further blocks in the same launch or, for many rows, by the threads that hold the rows.
+// are summed by further blocks in the same launch or, for rows that the cache does not hold, by the threads that hold
+// them.
 
 #include "cuda/row_norm.cuh"
 #include "cuda/row_norm_gradients.cuh"
@@ -103,31 +104,64 @@ __device__ __forceinline__ void differentiate_row(const Rows& rows, const Backwa
 
 // ---- weight and bias for area 1: columns of [samples, groups * length] ----
 
-inline constexpr int tile_columns = 32;
+/// Threads of a block side by side, which read 128 bytes of a row; the others take turns over rows.
+template <int V, class T>
+inline constexpr int tile_lanes = std::min<int>(32, 128 / (V * static_cast<int>(sizeof(T))));
+template <int V, class T>
+inline constexpr int tile_columns = tile_lanes<V, T>* V;
 
-/// Tile `item` / slices, slice `item` % slices: a warp reads a row of the tile, the block's warps take turns.
+/// A column's sums whose terms leave T's range: in double.
 template <class T>
+__device__ __noinline__ Sums exact_column(const Rows& rows, const Backward<T>& pass, std::int64_t column,
+                                          std::int64_t begin, std::int64_t end) {
+  const std::int64_t columns = rows.groups * rows.length, group = column / rows.length;
+  Sums sums{0, 0};
+  for (std::int64_t n = begin; n < end; ++n)
+    sums = PlusSums{}(sums, pass.product(n * rows.groups + group, n * columns + column));
+  return sums;
+}
+
+/// Tile `item` / slices, slice `item` % slices: a thread adds its rows of V columns in S, all else is
+/// added in double.
+template <int Threads, int V, class T>
 __device__ void sum_tile(const Rows& rows, const Backward<T>& pass, const Slices& slices, std::int64_t item,
                          Sums* partial) {
-  __shared__ Sums of_warp[16][tile_columns];
-  const std::int64_t slice = item % slices.count, columns = rows.groups * rows.length;
-  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
-  const std::int64_t column = item / slices.count * tile_columns + lane, samples = rows.count / rows.groups;
-  const std::int64_t group = column / rows.length, end = min((slice + 1) * slices.slice, samples);
-  Sums sums{0, 0};
-  if (column < columns) {
-#pragma unroll 8
-    for (std::int64_t n = slice * slices.slice + warp; n < end; n += warps)
-      sums = PlusSums{}(sums, pass.product(n * rows.groups + group, n * columns + column));
+  using S = Scalar<T>;
+  constexpr int lanes = tile_lanes<V, T>, width = tile_columns<V, T>, turns = block_threads<Threads> / lanes;
+  __shared__ Both<S> of_turn[turns][width];
+  const std::int64_t slice = item % slices.count, first = item / slices.count * width;
+  const std::int64_t columns = rows.groups * rows.length, samples = rows.count / rows.groups;
+  const int lane = static_cast<int>(threadIdx.x) % lanes, turn = static_cast<int>(threadIdx.x) / lanes;
+  const std::int64_t begin = slice * slices.slice, end = min(begin + slices.slice, samples);
+  Both<S> sums[V] = {};
+  if (const std::int64_t at = first + lane * V; at < columns) {
+    const std::int64_t group = at / rows.length;
+#pragma unroll 4
+    for (std::int64_t n = begin + turn; n < end; n += turns) {
+      const std::int64_t row = n * rows.groups + group;
+      const Pack<S, V> gradient = load<V>(pass.grad_y + n * columns + at), x = load<V>(pass.x + n * columns + at);
+      const S center = pass.center(row), inverse = pass.inverse_deviation[row];
+#pragma unroll
+      for (int i = 0; i < V; ++i)
+        sums[i] = sums[i] + Both<S>{gradient.value[i], gradient.value[i] * ((x.value[i] - center) * inverse)};
+    }
   }
-  of_warp[warp][lane] = sums;
+#pragma unroll
+  for (int i = 0; i < V; ++i) of_turn[turn][lane * V + i] = sums[i];
   __syncthreads();
-  if (warp > 0 || column >= columns) return;
-  for (unsigned other = 1; other < warps; ++other) sums = PlusSums{}(sums, of_warp[other][lane]);
+  const std::int64_t column = first + threadIdx.x;
+  if (threadIdx.x >= width || column >= columns) return;
+  Sums all{0, 0};
+#pragma unroll 8
+  for (int other = 0; other < turns; ++other) {
+    const Both<S> one = of_turn[other][threadIdx.x];
+    all = PlusSums{}(all, {one.gradient, one.product});
+  }
+  if (!::isfinite(all.gradient) || !::isfinite(all.product)) all = exact_column(rows, pass, column, begin, end);
   if (partial != nullptr)
-    partial[column * slices.count + slice] = sums;
+    partial[column * slices.count + slice] = all;
   else
-    ParameterSums<T>{pass.grad_weight, pass.grad_bias}.store(column, sums);
+    ParameterSums<T>{pass.grad_weight, pass.grad_bias}.store(column, all);
 }
 
 /// The first `row_blocks` blocks compute the gradients of rows, the others those of weight and bias.
@@ -143,7 +177,7 @@ __global__ void __launch_bounds__(block_threads<Threads>)
       differentiate_row<Threads>(rows, pass, row, in, [](int, const auto&, const auto&) {});
     });
   else
-    sum_tile(rows, pass, slices, blockIdx.x - row_blocks, partial);
+    sum_tile<Threads, V>(rows, pass, slices, blockIdx.x - row_blocks, partial);
 }
 
 // ---- many rows that share weight and bias ----
@@ -271,35 +305,47 @@ struct Longer {
 
 /// The slices of each tile of columns; none if the gradients are not requested.
 template <class T>
-Slices tile_slices(const Rows& rows, const Backward<T>& pass, std::int64_t tiles) {
+Slices tile_slices(const Rows& rows, const Backward<T>& pass, std::int64_t tiles, std::int64_t turns) {
   if (pass.grad_weight == nullptr && pass.grad_bias == nullptr) return {0, 0};
   const std::int64_t samples = rows.count / rows.groups;
-  // A second kernel costs about as much as 64 rows of a warp.
-  return samples <= 512 ? Slices{1, samples} : slices_for(tiles, samples, 128);
+  // A second kernel costs about as much as 12 rows of a thread, which has 4 in flight.
+  const std::int64_t most = std::max<std::int64_t>(1024 / tiles, 128);
+  const std::int64_t slice = samples <= 12 * turns ? samples : std::max(4 * turns, ceil_div(samples, most));
+  return {ceil_div(samples, slice), slice};
+}
+
+/// The gradients of weight and bias, and those of rows unless `row_blocks` is 0.
+template <int Threads, int Packs, int V, class T>
+void differentiate_apart(Context& context, const Rows& rows, const Backward<T>& pass, unsigned row_blocks) {
+  const std::int64_t columns = rows.groups * rows.channels, tiles = ceil_div(columns, tile_columns<V, T>);
+  const Slices slices = tile_slices(rows, pass, tiles, block_threads<Threads> / tile_lanes<V, T>);
+  Scratch scratch(context, slices.count > 1 ? static_cast<std::size_t>(columns * slices.count) * sizeof(Sums) : 0);
+  Sums* const partial = scratch.as<Sums>();
+  launch(context, Grid(row_blocks + static_cast<unsigned>(tiles * slices.count), block_threads<Threads>),
+         differentiate_kernel<Threads, Packs, V, T>, rows, pass, row_blocks, slices, partial);
+  if (partial != nullptr)
+    combine(context, columns, slices.count, ParameterSums<T>{pass.grad_weight, pass.grad_bias}, partial);
+}
+
+/// Whether both arrays stay in the cache while they are read twice: then rows need not be few for each block.
+template <class T>
+bool reads_twice(const Rows& rows) {
+  constexpr std::int64_t bytes = 24 << 20, most_rows = 4096;
+  return rows.count <= most_rows && 2 * rows.count * rows.length * static_cast<std::int64_t>(sizeof(T)) <= bytes;
 }
 
 template <int V, class T>
 void differentiate(Context& context, const Rows& rows, const Backward<T>& pass) {
   if (rows.area > 1) return differentiate_planes<V>(context, rows, pass);
-  if (differentiate_together<V>(context, rows, pass)) return;
-  const std::int64_t columns = rows.groups * rows.channels, tiles = ceil_div(columns, tile_columns);
-  const Slices slices = tile_slices(rows, pass, tiles);
-  Scratch scratch(context, slices.count > 1 ? static_cast<std::size_t>(columns * slices.count) * sizeof(Sums) : 0);
-  Sums* const partial = scratch.as<Sums>();
-  const auto tile_blocks = static_cast<unsigned>(tiles * slices.count);
+  if (!reads_twice<T>(rows) && differentiate_together<V>(context, rows, pass)) return;
   const bool held = pass.grad_x != nullptr && with_held<V, true>(rows.count, rows.length / V, [&](auto shape) {
                       using Shape = decltype(shape);
-                      Grid grid = group_grid<Shape::threads>(rows.count);
-                      const unsigned row_blocks = grid.blocks.x;
-                      grid.blocks.x += tile_blocks;
-                      launch(context, grid, differentiate_kernel<Shape::threads, Shape::packs, V, T>, rows, pass,
-                             row_blocks, slices, partial);
+                      differentiate_apart<Shape::threads, Shape::packs, V>(
+                          context, rows, pass, group_grid<Shape::threads>(rows.count).blocks.x);
                     });
-  if (!held && tile_blocks > 0)
-    launch(context, Grid(tile_blocks, 512), differentiate_kernel<512, 4, V, T>, rows, pass, 0u, slices, partial);
-  if (partial != nullptr)
-    combine(context, columns, slices.count, ParameterSums<T>{pass.grad_weight, pass.grad_bias}, partial);
-  if (held || pass.grad_x == nullptr) return;
+  if (held) return;
+  differentiate_apart<512, 4, V>(context, rows, pass, 0);
+  if (pass.grad_x == nullptr) return;
   Scratch of_rows(context, static_cast<std::size_t>(rows.count) * sizeof(Sums));
   reduce<T>(context, Axis{rows.count, rows.length, 1}, StoredSums{of_rows.as<Sums>()}, Terms<T>{rows, pass});
   over_elements<V>(context, rows, Longer<T>{pass, of_rows.as<Sums>()});

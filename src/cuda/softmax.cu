@@ -9,6 +9,19 @@ namespace {
 
 using kernels::Axis;
 
+/// The exponentials of a block of a power of two of `Warps`, from those of each.
+template <int Warps, class S>
+__device__ Exponentials<S> joined_warps(S largest, S sum) {
+  __shared__ S of_warp[2][Warps];
+  __syncthreads();  // the previous row's may still be read
+  if (threadIdx.x % 32 == 0) of_warp[0][threadIdx.x / 32] = largest, of_warp[1][threadIdx.x / 32] = sum;
+  __syncthreads();
+  const S own = of_warp[0][threadIdx.x % Warps];
+  Exponentials<S> whole{reduce_whole<Warps>(own, Largest{}), 0, 0, 0};
+  whole.sum = reduce_whole<Warps>(of_warp[1][threadIdx.x % Warps] * ::exp(own - whole.shift()), Plus{});
+  return whole;
+}
+
 template <class T, bool Logarithm>
 struct SoftmaxForward {
   using S = Scalar<T>;
@@ -31,8 +44,7 @@ struct SoftmaxForward {
     sum = reduce_whole<lanes>(sum, Plus{});
     S factor = 1 / sum;
     if constexpr (Threads > 32) {
-      const bool speaks = threadIdx.x % lanes == 0;  // for its warp
-      const auto whole = reduce_block(Exponentials<S>{largest, speaks ? sum : S(0), 0, 0}, JoinExponentials{});
+      const auto whole = joined_warps<Threads / 32>(largest, sum);
       factor = ::exp(largest - whole.largest) / whole.sum;
       largest = whole.largest, sum = whole.sum;
     }

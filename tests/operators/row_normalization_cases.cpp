@@ -159,7 +159,7 @@ Operator group_norm(const char* name, bool instances) {
        {Sizes{{2, 4, 3, 5}, 2}, Sizes{{3, 6, 7}, 3}, Sizes{{2, 5, 9}, 1}, Sizes{{1, 4, 33}, 4}, Sizes{{2, 6, 7, 7}, 2},
         Sizes{{2, 6, 4, 4}, 3}, Sizes{{4, 8, 31, 33}, 4, true}, Sizes{{2, 4, 60, 64}, 1, true},
         Sizes{{3, 157, 7, 7}, 1, true},
-        // What a cluster holds in 16 registers per thread, in 32, and not at all.
+        // More than a block holds, in packs and not.
         Sizes{{1, 2, 181, 181}, 1, true}, Sizes{{1, 2, 184, 184}, 1, true}, Sizes{{1, 2, 257, 257}, 1, true}}) {
     const std::int64_t channels = sizes.x[1], groups = instances ? channels : sizes.groups;
     const std::int64_t area = element_count(sizes.x) / (sizes.x[0] * channels);
