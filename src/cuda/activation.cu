@@ -55,13 +55,13 @@ struct SoftplusBackward {
 };
 template <class T>
 struct Gelu {
-  __device__ T operator()(T x) const { return x * normal_at(x).below; }
+  __device__ Scalar<T> operator()(Scalar<T> x) const { return x * normal_of<T>(x).below; }
 };
 template <class T>
 struct GeluBackward {
-  __device__ T operator()(T grad_out, T in) const {
-    constexpr T inverse_root_two_pi = T(0.3989422804014326779);
-    const Normal<T> normal = normal_at(in);
+  __device__ Scalar<T> operator()(Scalar<T> grad_out, Scalar<T> in) const {
+    constexpr auto inverse_root_two_pi = Scalar<T>(0.3989422804014326779);
+    const Normal<Scalar<T>> normal = normal_of<T>(in);
     return grad_out * (normal.below + in * (inverse_root_two_pi * normal.bell));
   }
 };
@@ -130,8 +130,8 @@ kernels::Activations<T> activation() {
           .tanh_backward = unary_backward<TanhBackward<S>, T>,
           .softplus = unary<Softplus<S>, T>,
           .softplus_backward = unary_backward<SoftplusBackward<S>, T>,
-          .gelu = unary<Gelu<S>, T>,
-          .gelu_backward = unary_backward<GeluBackward<S>, T>,
+          .gelu = unary<Gelu<T>, T>,
+          .gelu_backward = unary_backward<GeluBackward<T>, T>,
           .silu = unary<Silu<S>, T>,
           .silu_backward = unary_backward<SiluBackward<S>, T>,
           .hardswish = unary<Hardswish<S>, T>,

@@ -303,7 +303,7 @@ void walk_channels(Context& context, const LocalResponseNorm& sizes, void (*kern
 
 template <class T>
 void local_response_norm(Context& context, T* y, const T* x, const LocalResponseNorm& sizes) {
-  constexpr int V = pack_of_registers<T>;
+  constexpr int V = pack_size<T>;
   const std::int64_t n = sizes.N * sizes.C * sizes.area;
   const bool last = sizes.layout == kernels::Layout::channels_last;
   if (n == 0) return;
@@ -319,7 +319,7 @@ void local_response_norm(Context& context, T* y, const T* x, const LocalResponse
 template <class T>
 void local_response_norm_backward(Context& context, T* grad_x, const T* grad_y, const T* x, const T* y,
                                   const LocalResponseNorm& sizes) {
-  constexpr int V = pack_of_registers<T>;
+  constexpr int V = pack_size<T>;
   const std::int64_t n = sizes.N * sizes.C * sizes.area;
   const bool last = sizes.layout == kernels::Layout::channels_last;
   if (n == 0) return;

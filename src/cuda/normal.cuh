@@ -2,6 +2,8 @@
 
 #include <cuda_runtime.h>
 
+#include "cuda/elements.cuh"
+
 namespace tern::cuda {
 
 /// The standard normal distribution at x: its integral up to x, and exp(-x^2 / 2).
@@ -39,6 +41,28 @@ __device__ __forceinline__ Normal<float> normal_at(float x) {
   bell = ::fmaf(bell, lost * 0.693147181f, bell);
   // As intrinsics: the same bits wherever this is compiled into.
   return {x < 0 ? __fmul_rn(tail, bell) : __fmaf_rn(-tail, bell, 1.f), bell};
+}
+
+/// For results of 16 bits: half of those instructions; both numbers are within 1e-5.
+__device__ __forceinline__ Normal<float> nearly_normal_at(float x) {
+  const float far = ::fminf(::fabsf(x), 15.f), t = __fdividef(1.f, ::fmaf(0.3f, far, 1.f));
+  float tail = -0.07709737352f;
+  tail = ::fmaf(tail, t, 0.2160367705f);
+  tail = ::fmaf(tail, t, -0.01694760629f);
+  tail = ::fmaf(tail, t, 0.1441960682f);
+  tail = ::fmaf(tail, t, 0.1137420183f);
+  tail = ::fmaf(tail, t, 0.1200742225f) * t;
+  const float bell = ::exp2f(far * far * -0.721347520f);
+  return {x < 0 ? tail * bell : ::fmaf(-tail, bell, 1.f), bell};
+}
+
+/// For elements of T.
+template <class T>
+__device__ __forceinline__ Normal<Scalar<T>> normal_of(Scalar<T> x) {
+  if constexpr (is_half<T>)
+    return nearly_normal_at(x);
+  else
+    return normal_at(x);
 }
 
 }  // namespace tern::cuda

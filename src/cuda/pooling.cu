@@ -268,18 +268,18 @@ void strips(Context& context, const Windows<K, S>& windows, const Pool& pool, co
 
 template <class T>
 void max_pool2d(Context& context, T* out, std::uint8_t* index, const T* in, const Pool2d& sizes) {
-  const bool packs = packable<T>(sizes.channels, out, index, in);
+  const int pack = pack_for<T>(sizes.planes * sizes.OH * sizes.OW, sizes.channels, out, index, in);
   with_windows(sizes, [&]<int K, int S>(const Windows<K, S>& windows) {
     if constexpr (K > 0) {
       if (small(sizes))
-        return with_pack<T>(packs, [&]<int V>(std::integral_constant<int, V>) {
+        return with_pack<T>(pack, [&]<int V>(std::integral_constant<int, V>) {
           if (index != nullptr)
             strips<V>(context, windows, LargestOf<true, V, T>{out, index}, in, sizes);
           else
             strips<V>(context, windows, LargestOf<false, V, T>{out, index}, in, sizes);
         });
     }
-    with_packs<T>(sizes.planes, sizes.OH, sizes.OW, packs, 0, [&]<int P>(std::integral_constant<int, P>, auto zero) {
+    with_packs<T>(sizes.planes, sizes.OH, sizes.OW, pack, 0, [&]<int P>(std::integral_constant<int, P>, auto zero) {
       using Index = decltype(zero);
       const std::int64_t n = sizes.planes / P * sizes.OH * sizes.OW;
       launch(context, looping_grid(n), max_pool2d_kernel<P, T, Index>, static_cast<Index>(n),
@@ -295,7 +295,7 @@ void mean_of_planes(Context& context, T* out, const T* in, const Sizes& sizes) {
   constexpr int V = pack_of_registers<T>;
   const std::int64_t area = sizes.H * sizes.W, images = sizes.planes / sizes.channels, channels = sizes.channels;
   const std::int64_t packs = channels / V;
-  if (area > 1024 || packs < mean_packs || images * packs >= 1ll << 31 || !packable<T>(channels, out, in))
+  if (area > 1024 || packs < mean_packs || images * packs >= 1ll << 31 || pack_for<T>(0, channels, out, in) == 1)
     return reduce<T>(context, {.outer = images, .length = area, .inner = channels},
                      SumReducer<T>{out, true, static_cast<Scalar<T>>(area)}, Elements<T>{in});
   const std::int64_t tiles = ceil_div(packs, mean_packs);
@@ -306,15 +306,15 @@ void mean_of_planes(Context& context, T* out, const T* in, const Sizes& sizes) {
 template <class T>
 void avg_pool2d(Context& context, T* out, const T* in, const Pool2d& sizes) {
   if (one_per_plane(sizes)) return mean_of_planes(context, out, in, sizes);
-  const bool packs = packable<T>(sizes.channels, out, in);
+  const int pack = pack_for<T>(sizes.planes * sizes.OH * sizes.OW, sizes.channels, out, in);
   with_windows(sizes, [&]<int K, int S>(const Windows<K, S>& windows) {
     if constexpr (K > 0) {
       if (small(sizes))
-        return with_pack<T>(packs, [&]<int V>(std::integral_constant<int, V>) {
+        return with_pack<T>(pack, [&]<int V>(std::integral_constant<int, V>) {
           strips<V>(context, windows, AverageOf<V, T>{out}, in, sizes);
         });
     }
-    with_packs<T>(sizes.planes, sizes.OH, sizes.OW, packs, 0, [&]<int P>(std::integral_constant<int, P>, auto zero) {
+    with_packs<T>(sizes.planes, sizes.OH, sizes.OW, pack, 0, [&]<int P>(std::integral_constant<int, P>, auto zero) {
       using Index = decltype(zero);
       const std::int64_t n = sizes.planes / P * sizes.OH * sizes.OW;
       launch(context, looping_grid(n), avg_pool2d_kernel<P, T, Index>, static_cast<Index>(n),
@@ -327,7 +327,8 @@ void avg_pool2d(Context& context, T* out, const T* in, const Pool2d& sizes) {
 template <class T>
 void adaptive_avg_pool2d(Context& context, T* out, const T* in, const AdaptivePool2d& sizes) {
   if (one_per_plane(sizes)) return mean_of_planes(context, out, in, sizes);
-  with_packs<T>(sizes.planes, sizes.OH, sizes.OW, packable<T>(sizes.channels, out, in), largest_spread(sizes),
+  with_packs<T>(sizes.planes, sizes.OH, sizes.OW,
+                pack_for<T>(sizes.planes * sizes.OH * sizes.OW, sizes.channels, out, in), largest_spread(sizes),
                 [&]<int P>(std::integral_constant<int, P>, auto zero) {
                   using Index = decltype(zero);
                   const std::int64_t n = sizes.planes / P * sizes.OH * sizes.OW;

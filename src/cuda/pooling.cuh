@@ -167,32 +167,37 @@ Plane outputs_of(const Sizes& p) {
   return {static_cast<int>(p.OH), static_cast<int>(p.OW), p.channels};
 }
 
+/// How many adjacent channels one access has: as many as fit 16 bytes, or one; for 16-bit elements also half of them,
+/// where fewer `results` would leave most threads of the card idle.
+template <class T, class... Pointer>
+int pack_for(std::int64_t results, std::int64_t channels, const Pointer*... pointers) {
+  constexpr std::int64_t many = std::int64_t{1} << 21;
+  const auto whole = [&]<int V>(std::integral_constant<int, V>) {
+    return channels % V == 0 && (aligned<V>(pointers) && ...);
+  };
+  if (results >= many && whole(std::integral_constant<int, pack_size<T>>{})) return pack_size<T>;
+  return whole(std::integral_constant<int, pack_of_registers<T>>{}) ? pack_of_registers<T> : 1;
+}
+
 /// Calls `function(pack size)`.
 template <class T, class Function>
-void with_pack(bool packable, Function function) {
-  if (packable)
-    function(std::integral_constant<int, pack_of_registers<T>>{});
-  else
-    function(std::integral_constant<int, 1>{});
+void with_pack(int pack, Function function) {
+  if (pack == pack_size<T>) return function(std::integral_constant<int, pack_size<T>>{});
+  if constexpr (pack_of_registers<T> != pack_size<T>)
+    if (pack == pack_of_registers<T>) return function(std::integral_constant<int, pack_of_registers<T>>{});
+  function(std::integral_constant<int, 1>{});
 }
 
 /// Calls `function(pack size, index)` for one thread per pack of [planes, rows, columns]; `largest` is another number
 /// to divide.
 template <class T, class Function>
-void with_packs(std::int64_t planes, std::int64_t rows, std::int64_t columns, bool packable, std::int64_t largest,
+void with_packs(std::int64_t planes, std::int64_t rows, std::int64_t columns, int pack, std::int64_t largest,
                 Function function) {
-  constexpr int V = pack_of_registers<T>;
   const std::int64_t n = planes * rows * columns;
-  if (packable && std::max(n / V, largest) < (std::int64_t{1} << 31))
-    function(std::integral_constant<int, V>{}, std::uint32_t{});
+  if (pack > 1 && std::max(n / pack, largest) < (std::int64_t{1} << 31))
+    with_pack<T>(pack, [&](auto V) { function(V, std::uint32_t{}); });
   else
     with_index(std::max(n, largest), [&](auto zero) { function(std::integral_constant<int, 1>{}, zero); });
-}
-
-template <class T, class... Pointer>
-bool packable(std::int64_t channels, const Pointer*... pointers) {
-  constexpr int V = pack_of_registers<T>;
-  return channels % V == 0 && (aligned<V>(pointers) && ...);
 }
 
 inline Grid looping_grid(std::int64_t n) {

@@ -8,14 +8,22 @@ namespace {
 
 // ---- a window's contribution ----
 
-/// The winners of V adjacent channels as one word, and a comparison with all of them without unpacking.
+/// The winners of V adjacent channels by words of four, and a comparison with them without unpacking.
 template <int V>
 struct Winners {
-  using Word = std::conditional_t<V == 4, std::uint32_t, std::conditional_t<V == 2, std::uint16_t, std::uint8_t>>;
-  std::uint32_t word = 0;
-  static __device__ Winners at(const std::uint8_t* index) { return {*reinterpret_cast<const Word*>(index)}; }
+  using Word = std::conditional_t<V >= 4, std::uint32_t, std::conditional_t<V == 2, std::uint16_t, std::uint8_t>>;
+  static constexpr int words = V > 4 ? V / 4 : 1;
+  std::uint32_t word[words] = {};
+  static __device__ Winners at(const std::uint8_t* index) {
+    const auto& from = *reinterpret_cast<const Pack<Word, words>*>(index);
+    Winners winners;
+#pragma unroll
+    for (int i = 0; i < words; ++i) winners.word[i] = from.value[i];
+    return winners;
+  }
   __device__ bool equal(int lane, int position) const {
-    return ((word ^ (static_cast<std::uint32_t>(position) * 0x01010101u)) & (0xffu << (8 * lane))) == 0;
+    const std::uint32_t apart = word[lane / 4] ^ (static_cast<std::uint32_t>(position) * 0x01010101u);
+    return (apart & (0xffu << (8 * (lane % 4)))) == 0;
   }
 };
 
@@ -226,21 +234,20 @@ void gather_tiles(Context& context, const Windows<K, S>& windows, T* grad_in, co
 
 /// The backward pass of both kinds; share(pack size) returns a window's contribution.
 template <class T, class MakeShare>
-void gather(Context& context, T* grad_in, bool packs, const Pool2d& sizes, const MakeShare& share) {
+void gather(Context& context, T* grad_in, int pack, const Pool2d& sizes, const MakeShare& share) {
   with_windows(sizes, [&]<int K, int S>(const Windows<K, S>& windows) {
     if constexpr (K > 0) {
       if (small(sizes))
-        return with_pack<T>(packs, [&](auto pack) {
-          gather_tiles<decltype(pack)::value>(context, windows, grad_in, share(pack), sizes);
-        });
+        return with_pack<T>(
+            pack, [&](auto V) { gather_tiles<decltype(V)::value>(context, windows, grad_in, share(V), sizes); });
     }
-    with_packs<T>(sizes.planes, sizes.H, sizes.W, packs, 0, [&]<int P>(std::integral_constant<int, P> pack, auto zero) {
+    with_packs<T>(sizes.planes, sizes.H, sizes.W, pack, 0, [&]<int P>(std::integral_constant<int, P> V, auto zero) {
       using Index = decltype(zero);
-      using Share = decltype(share(pack));
+      using Share = decltype(share(V));
       const std::int64_t n = sizes.planes / P * sizes.H * sizes.W;
       launch(context, looping_grid(n), gather_kernel<P, T, Index, Share>, static_cast<Index>(n),
              Tiles<Index>(sizes.H, sizes.W, sizes.channels / P), Windows<0, 0>(sizes), outputs_of(sizes), grad_in,
-             inputs_of(sizes), share(pack));
+             inputs_of(sizes), share(V));
     });
   });
 }
@@ -256,12 +263,13 @@ bool spread_mean(Context& context, T* grad_in, const T* grad_out, const Sizes& s
            Divisor<std::uint32_t>(area / V), static_cast<Scalar<T>>(area), grad_in, grad_out);
     return true;
   }
-  with_pack<T>(packable<T>(sizes.channels, grad_in, grad_out), [&]<int V>(std::integral_constant<int, V>) {
-    const std::int64_t parts = ceil_div(area, spread_positions<V>), n = sizes.planes / V * parts;
-    launch(context, whole_grid(n), spread_mean_kernel<V, T>, static_cast<std::uint32_t>(n),
-           Tiles<std::uint32_t>(1, parts, sizes.channels / V), static_cast<int>(area), sizes.channels, grad_in,
-           grad_out);
-  });
+  with_pack<T>(pack_for<T>(sizes.planes * sizes.H * sizes.W, sizes.channels, grad_in, grad_out),
+               [&]<int V>(std::integral_constant<int, V>) {
+                 const std::int64_t parts = ceil_div(area, spread_positions<V>), n = sizes.planes / V * parts;
+                 launch(context, whole_grid(n), spread_mean_kernel<V, T>, static_cast<std::uint32_t>(n),
+                        Tiles<std::uint32_t>(1, parts, sizes.channels / V), static_cast<int>(area), sizes.channels,
+                        grad_in, grad_out);
+               });
   return true;
 }
 
@@ -272,8 +280,8 @@ bool spread_mean(Context& context, T* grad_in, const T* grad_out, const Sizes& s
 template <class T>
 void max_pool2d_backward(Context& context, T* grad_in, const T* grad_out, const std::uint8_t* index,
                          const Pool2d& sizes) {
-  gather(context, grad_in, packable<T>(sizes.channels, grad_in, grad_out, index), sizes,
-         [&]<int V>(std::integral_constant<int, V>) {
+  gather(context, grad_in, pack_for<T>(sizes.planes * sizes.H * sizes.W, sizes.channels, grad_in, grad_out, index),
+         sizes, [&]<int V>(std::integral_constant<int, V>) {
            return MaxShare<V, T>{grad_out, index};
          });
 }
@@ -281,22 +289,22 @@ void max_pool2d_backward(Context& context, T* grad_in, const T* grad_out, const 
 template <class T>
 void avg_pool2d_backward(Context& context, T* grad_in, const T* grad_out, const Pool2d& sizes) {
   if (spread_mean(context, grad_in, grad_out, sizes)) return;
-  gather(context, grad_in, packable<T>(sizes.channels, grad_in, grad_out), sizes,
+  gather(context, grad_in, pack_for<T>(sizes.planes * sizes.H * sizes.W, sizes.channels, grad_in, grad_out), sizes,
          [&]<int V>(std::integral_constant<int, V>) { return AverageShare<V, T>{grad_out}; });
 }
 
 template <class T>
 void adaptive_avg_pool2d_backward(Context& context, T* grad_in, const T* grad_out, const AdaptivePool2d& sizes) {
   if (spread_mean(context, grad_in, grad_out, sizes)) return;
-  with_packs<T>(sizes.planes, sizes.H, sizes.W, packable<T>(sizes.channels, grad_in, grad_out), largest_spread(sizes),
-                [&]<int P>(std::integral_constant<int, P>, auto zero) {
-                  using Index = decltype(zero);
-                  const std::int64_t n = sizes.planes / P * sizes.H * sizes.W;
-                  launch(context, looping_grid(n), adaptive_avg_pool2d_backward_kernel<P, T, Index>,
-                         static_cast<Index>(n), Tiles<Index>(sizes.H, sizes.W, sizes.channels / P),
-                         Spread<Index>(sizes.H, sizes.OH), Spread<Index>(sizes.W, sizes.OW), inputs_of(sizes),
-                         outputs_of(sizes), grad_in, grad_out);
-                });
+  with_packs<T>(
+      sizes.planes, sizes.H, sizes.W, pack_for<T>(sizes.planes * sizes.H * sizes.W, sizes.channels, grad_in, grad_out),
+      largest_spread(sizes), [&]<int P>(std::integral_constant<int, P>, auto zero) {
+        using Index = decltype(zero);
+        const std::int64_t n = sizes.planes / P * sizes.H * sizes.W;
+        launch(context, looping_grid(n), adaptive_avg_pool2d_backward_kernel<P, T, Index>, static_cast<Index>(n),
+               Tiles<Index>(sizes.H, sizes.W, sizes.channels / P), Spread<Index>(sizes.H, sizes.OH),
+               Spread<Index>(sizes.W, sizes.OW), inputs_of(sizes), outputs_of(sizes), grad_in, grad_out);
+      });
 }
 
 #define TERN_INSTANTIATE(T)                                                                      \

@@ -330,6 +330,8 @@ std::vector<Operator> conv_cases() {
       {"LeNet's first", {2, 1, 28, 28}, {20, 1, 5, 5}},
       {"LeNet's second", {1, 20, 12, 12}, {50, 20, 5, 5}, {.activation = Activation::relu}},
       {"AlexNet's first, small", {1, 3, 35, 35}, {8, 3, 11, 11}, {.stride = 4, .padding = 2}},
+      {"patches", {2, 3, 33, 40}, {16, 3, 8, 8}, {.stride = 8}},
+      {"ViT's first, small", {1, 3, 48, 32}, {24, 3, 16, 16}, {.stride = 16}},
       {"GoogLeNet's first, small", {2, 3, 17, 15}, {8, 3, 7, 7}, {.stride = 2, .padding = 3}},
       {"eights of channels", {2, 8, 9, 7}, {16, 8, 3, 3}, {.padding = 1, .activation = Activation::relu}},
       {"eights of channels, 1x1", {2, 16, 5, 6}, {24, 16, 1, 1}, {.activation = Activation::relu}},

@@ -112,10 +112,13 @@ void unpack_image(const Context& context, Out* x, const In* in, const Problem& r
 
 constexpr std::int64_t lane_channels = 8;  // engines with tensor cores need multiples of this
 
-// Few channels and a stride, as in a first layer: whole blocks of the stride become channels.
+// Few channels and a stride, as in a first layer: whole blocks of the stride become channels. Patches that do not
+// overlap become single positions.
 bool uses_space_to_depth(const Problem& requested) {
-  return requested.C <= 4 && requested.groups == 1 && requested.stride_h == requested.stride_w &&
-         requested.stride_h > 1 && requested.stride_h <= 4 && requested.dilation_h == 1 && requested.dilation_w == 1;
+  const std::int64_t block = requested.stride_h;
+  const bool patches = requested.KH == block && requested.KW == block && requested.pad_h == 0 && requested.pad_w == 0;
+  return requested.C <= 4 && requested.groups == 1 && requested.stride_w == block && block > 1 &&
+         (block <= 4 || patches) && requested.dilation_h == 1 && requested.dilation_w == 1;
 }
 
 }  // namespace
