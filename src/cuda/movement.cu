@@ -108,6 +108,35 @@ __global__ void transpose_kernel(Transpose p, Unit* out, const Unit* in) {
   }
 }
 
+/// Images of a few planes, whose elements the output has side by side: channels last.
+struct Interleave {
+  const void* in;
+  void* out;
+  std::int64_t plane, in_image, out_image;  ///< distances, in elements
+  Divisor<std::uint32_t> of_image;          ///< items of an image
+  std::uint32_t items;
+};
+
+/// An item is V adjacent places of all planes.
+template <class Unit, int channels, int V>
+__global__ void interleave_kernel(const __grid_constant__ Interleave p) {
+  begin_kernel();
+  for (auto i = static_cast<std::uint32_t>(global_thread()); i < p.items;
+       i += static_cast<std::uint32_t>(global_threads())) {
+    std::uint32_t image = i;
+    const std::uint32_t at = p.of_image.split(image) * V;
+    const Unit* const from = static_cast<const Unit*>(p.in) + image * p.in_image + at;
+    Unit* const to = static_cast<Unit*>(p.out) + image * p.out_image + at * channels;
+    Pack<Unit, V> planes[channels], places[channels];
+#pragma unroll
+    for (int c = 0; c < channels; ++c) planes[c] = *reinterpret_cast<const Pack<Unit, V>*>(from + c * p.plane);
+#pragma unroll
+    for (int e = 0; e < channels * V; ++e) places[e / V].value[e % V] = planes[e % channels].value[e / channels];
+#pragma unroll
+    for (int c = 0; c < channels; ++c) *reinterpret_cast<Pack<Unit, V>*>(to + c * V) = places[c];
+  }
+}
+
 /// The dimension that is contiguous in memory, or -1.
 int unit_stride(const Strided& shape, const std::int64_t* stride) {
   for (int d = shape.rank - 1; d >= 0; --d) {
@@ -156,6 +185,32 @@ void copy_tiles(Context& context, void* out, const void* in, const Strided& shap
   const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(p.tiles, 1 << 30));
   launch(context, Grid(blocks, dim3(tile, tile_rows)), transpose_kernel<Unit>, p, static_cast<Unit*>(out),
          static_cast<const Unit*>(in));
+}
+
+/// Whether it was such a copy of 2 to 4 planes, which is queued then.
+template <class Unit>
+bool copy_interleaved(Context& context, void* out, const void* in, const Strided& shape) {
+  constexpr int V = pack_size<Unit>;
+  const int c = shape.rank - 1, at = c - 1;
+  if (at < 0 || c > 2 || shape.size[c] < 2 || shape.size[c] > 4 || shape.out[c] != 1 || shape.in[at] != 1 ||
+      shape.out[at] != shape.size[c] || shape.in[c] <= 0)
+    return false;
+  const std::int64_t channels = shape.size[c], places = shape.size[at], images = shape.count / (places * channels);
+  Interleave p{in, out, shape.in[c], c == 2 ? shape.in[0] : 0, c == 2 ? shape.out[0] : 0, {}, 0};
+  const bool packs = (places | p.plane | p.in_image | p.out_image) % V == 0 && aligned<V>(static_cast<Unit*>(out)) &&
+                     aligned<V>(static_cast<const Unit*>(in));
+  const std::int64_t of_image = packs ? places / V : places, items = images * of_image;
+  if (items >= std::int64_t{1} << 30 || places * channels >= std::int64_t{1} << 31) return false;
+  p.of_image = Divisor<std::uint32_t>(of_image), p.items = static_cast<std::uint32_t>(items);
+  const auto start = [&](auto count) {
+    constexpr int number = decltype(count)::value;
+    launch(context, item_grid(items), packs ? interleave_kernel<Unit, number, V> : interleave_kernel<Unit, number, 1>,
+           p);
+  };
+  if (channels == 2) start(std::integral_constant<int, 2>{});
+  if (channels == 3) start(std::integral_constant<int, 3>{});
+  if (channels == 4) start(std::integral_constant<int, 4>{});
+  return true;
 }
 
 template <class Unit>
@@ -220,6 +275,8 @@ void copy(Context& context, void* out, const void* in, const Strided& sizes, std
     with_unit(element, [&](auto unit) { copy_tiles<decltype(unit)>(context, out, in, shape, a, b); });
     return;
   }
+  if (element == 2 && copy_interleaved<std::uint16_t>(context, out, in, shape)) return;
+  if (element == 4 && copy_interleaved<std::uint32_t>(context, out, in, shape)) return;
   while (widen(shape, element, out, in)) element *= 2;
   with_unit(element, [&](auto unit) { copy_elements<decltype(unit)>(context, out, in, shape); });
 }

@@ -75,6 +75,9 @@ extern const Algorithm implicit_halves_first, implicit_halves_last, boxes_halves
 inline bool clips(Activation activation) {
   return activation == Activation::none || activation == Activation::relu || activation == Activation::relu6;
 }
+// 16 bits of few input channels: windows are read from rows of x in shared memory (stem_*.cu); `first` where engines
+// are slower.
+extern const Algorithm stem_forward_first, stem_forward_last, stem_grad_weight_first, stem_grad_weight_last;
 // Engines of cuDNN, with factors in bfloat16 or float32. Bias and activation run in a separate pass, or as the engine's
 // `fused_epilogue`; the gradient of x may use a forward engine on the `flipped` weight; gradients are converted from
 // bfloat16, or written in their `place` (library.cu).

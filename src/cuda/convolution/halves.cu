@@ -16,7 +16,8 @@ namespace tern::cuda::convolution {
 namespace {
 
 constexpr std::array to_image{&flipped_grad_x, &library_grad_x, &product_grad_x};
-constexpr std::array to_weight{&library_grad_weight_in_place, &library_grad_weight};
+constexpr std::array to_weight{&stem_grad_weight_first, &library_grad_weight_in_place, &library_grad_weight,
+                               &stem_grad_weight_last};
 
 // Of a problem whose elements are float32 in registers, in either order.
 constexpr std::array own_forward{&narrow_forward_first, &depthwise_forward,    &single_forward_first,
@@ -151,9 +152,10 @@ bool no_engine_runs(const Problem& problem) {
   });
 }
 const Algorithm converted_forward{.name = "general", .fits = no_engine_runs, .run = run_converted};
-constexpr std::array forward{&boxes_halves_first,     &product_forward_first, &implicit_halves_first,
-                             &fused_epilogue_forward, &product_forward,       &library_forward,
-                             &boxes_halves_last,      &implicit_halves_last,  &converted_forward};
+constexpr std::array forward{&stem_forward_first,    &boxes_halves_first,     &product_forward_first,
+                             &implicit_halves_first, &fused_epilogue_forward, &product_forward,
+                             &library_forward,       &boxes_halves_last,      &implicit_halves_last,
+                             &stem_forward_last,     &converted_forward};
 /// With `added`, y becomes after(y + added) where the algorithm can do that. Whether it did.
 template <class T>
 bool convolve(Context& context, T* y, const T* x, const T* weight, const T* bias, const Conv2d& shape,
