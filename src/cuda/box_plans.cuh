@@ -14,32 +14,6 @@ namespace tern::cuda::implicit_boxes {
 
 // ---- the driver's encoding ----
 
-/// Null on an older driver.
-struct Encoders {
-  decltype(&cuTensorMapEncodeTiled) tiled = nullptr;
-  decltype(&cuTensorMapEncodeIm2col) windows = nullptr;
-};
-inline const Encoders& encoders() {
-  static const Encoders found = [] {
-    Encoders e;
-    const auto find = [](const char* name, auto& to) {
-      void* entry = nullptr;
-      cudaDriverEntryPointQueryResult result{};
-#if CUDART_VERSION >= 12050
-      const cudaError_t status = cudaGetDriverEntryPointByVersion(name, &entry, 12000, cudaEnableDefault, &result);
-#else
-      const cudaError_t status = cudaGetDriverEntryPoint(name, &entry, cudaEnableDefault, &result);
-#endif
-      if (status == cudaSuccess && result == cudaDriverEntryPointSuccess)
-        to = reinterpret_cast<std::remove_reference_t<decltype(to)>>(entry);
-    };
-    find("cuTensorMapEncodeTiled", e.tiled), find("cuTensorMapEncodeIm2col", e.windows);
-    cudaGetLastError();
-    return e;
-  }();
-  return found;
-}
-
 /// Bytes from a position of x to the next, and from a row; they may overlap.
 struct Pitches {
   std::int64_t position, row;

@@ -3,11 +3,12 @@
 // positions by channels of x, in which the engine writes zeros for the padding, and a box of weights; the other warps
 // only multiply. For compute capability 9.0.
 
-#include <cuda.h>
-
+#include "cuda/copy_engine.cuh"
 #include "cuda/implicit_tiles.cuh"
 
 namespace tern::cuda::implicit_boxes {
+
+using namespace copy_engine;
 
 /// A block's part of the product, its warps that multiply, the bytes of the sum in a stage, and the stages. A thread
 /// has `adjacent` output channels of some rows: the boxes bring the weights in the order that makes it so.
@@ -47,26 +48,6 @@ struct Boxes {
 // ---- the instructions ----
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-__device__ __forceinline__ unsigned shared_address(const void* of) {
-  return static_cast<unsigned>(__cvta_generic_to_shared(of));
-}
-__device__ __forceinline__ void start_barrier(std::uint64_t* barrier, int arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
-}
-__device__ __forceinline__ void expect_bytes(std::uint64_t* barrier, int bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
-               : "memory");
-}
-__device__ __forceinline__ void arrive(std::uint64_t* barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
-}
-__device__ __forceinline__ void await(std::uint64_t* barrier, int phase) {
-  asm volatile(
-      "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@done bra ended;\nbra "
-      "again;\nended:\n}" ::"r"(shared_address(barrier)),
-      "r"(phase)
-      : "memory");
-}
 __device__ __forceinline__ void copy_x(std::uint8_t* to, const CUtensorMap& map, int c, int w, int h, int image,
                                        int in_w, int in_h, std::uint64_t* barrier) {
   asm volatile(
@@ -83,9 +64,6 @@ __device__ __forceinline__ void copy_weights(std::uint8_t* to, const CUtensorMap
       "%4}], [%5];" ::"r"(shared_address(to)),
       "l"(reinterpret_cast<std::uint64_t>(&map)), "r"(k), "r"(0), "r"(group), "r"(shared_address(barrier))
       : "memory");
-}
-__device__ __forceinline__ void fetch_map(const CUtensorMap& map) {
-  asm volatile("prefetch.tensormap [%0];" ::"l"(reinterpret_cast<std::uint64_t>(&map)) : "memory");
 }
 __device__ __forceinline__ void let_next_start() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 __device__ __forceinline__ void await_previous() { asm volatile("griddepcontrol.wait;" ::: "memory"); }

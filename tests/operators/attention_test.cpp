@@ -125,6 +125,43 @@ TEST_CASE("attention: dtypes and layouts over several tiles agree, in cuda", "[o
   compare_with_float32("cuda", all, "vectorized", {"", "fused", "warpgroups"});
 }
 
+TEST_CASE("attention: warpgroups in each of their shapes agree with float32, in cuda", "[operators][cuda]") {
+  if (!has("cuda") || !has("vectorized")) return;
+  // Rows that threads copy and rows that the copy engine brings, by 64, 128 and 256, many and few, and a shared loop.
+  compare_with_float32("cuda",
+                       {{{270}, 190, 260, 40, 16},
+                        {{66}, 1000, 1030, 40, 8},
+                        {{5}, 130, 333, 40, 64},
+                        {{70}, 330, 420, 24, 32},
+                        {{70}, 330, 420, 23, 30},
+                        {{200}, 120, 210, 72, 64},
+                        {{70}, 100, 520, 72, 80},
+                        {{300}, 60, 130, 96, 80},
+                        {{3}, 190, 1000, 72, 64},
+                        {{200}, 128, 140, 128, 96},
+                        {{66}, 1000, 1030, 100, 8},
+                        {{4}, 200, 300, 128, 96}},
+                       "vectorized", {"warpgroups"});
+}
+
+TEST_CASE("attention: large scores by warpgroups agree with float32, in cuda", "[operators][cuda]") {
+  if (!has("cuda") || !has("vectorized")) return;
+  Generator generator{9};
+  const auto drawn = [&](std::int64_t rows, double factor) {
+    return op::mul(randn({3, rows, 64}, generator), factor).to(DType::bfloat16).to(DType::float32);
+  };
+  const std::vector<Tensor> inputs{drawn(150, 500), drawn(200, 1), drawn(200, 1)};
+  const Tensor grad = drawn(150, 1);
+  for (const bool causal : {false, true}) {
+    const auto got = run("cuda", inputs, grad, DType::bfloat16, causal, false, "warpgroups");
+    const auto expected = run("vectorized", inputs, grad, DType::float32, causal, false);
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      INFO("result " << i << (causal ? " causal" : ""));
+      CHECK(distance(got[i], expected[i]) < 4 * unit_of(DType::bfloat16));
+    }
+  }
+}
+
 TEST_CASE("attention: TF32 over several tiles agrees with float32, in cuda", "[operators][cuda]") {
   if (!has("cuda") || !has("vectorized")) return;
   for (const Sizes& sizes : std::vector<Sizes>{{{2}, 130, 150, 32, 30},

@@ -296,11 +296,10 @@ __global__ void __launch_bounds__(256) join_gradients(Backward<T> pass, Sizes si
   join(of_value(pass, sizes), sizes.key_parts, sizes.keys, sizes.values);
 }
 
-/// Runs `kernel` with blocks of keys, then of queries, and joins the parts of `sizes`.
-template <class T>
+/// Runs start(grid, pass, sizes, blocks of keys) for blocks of keys, then of queries, and joins the parts of `sizes`.
+template <class T, class Start>
 void launch_with_parts(Context& context, Backward<T> pass, const Sizes& sizes, std::int64_t key_blocks,
-                       std::int64_t query_blocks, unsigned threads, std::size_t bytes,
-                       void (*kernel)(Backward<T>, Sizes, int)) {
+                       std::int64_t query_blocks, unsigned threads, std::size_t bytes, const Start& start) {
   std::int64_t joins = 0, elements = 0;
   const auto count = [&](const T* gradient, int parts, std::int64_t rows, int width) {
     const std::int64_t of_part = sizes.heads * rows * width, from = ceil_div(elements, 4) * 4;
@@ -314,15 +313,15 @@ void launch_with_parts(Context& context, Backward<T> pass, const Sizes& sizes, s
   const Scratch parts(context, static_cast<std::size_t>(elements) * sizeof(float));
   auto* const first = parts.as<float>();
   pass.query_parts = first + of_queries, pass.key_parts = first + of_keys, pass.value_parts = first + of_values;
-  launch(context, Grid(static_cast<unsigned>(key_blocks + query_blocks), threads, bytes), kernel, pass, sizes,
-         static_cast<int>(key_blocks));
+  start(Grid(static_cast<unsigned>(key_blocks + query_blocks), threads, bytes), pass, sizes,
+        static_cast<int>(key_blocks));
   launch(context, Grid(static_cast<unsigned>(ceil_div(joins, 256)), 256), join_gradients<T>, pass, sizes);
 }
 
-/// Runs `kernel` with blocks of `rows` rows, of which a multiprocessor runs `resident` at once.
-template <class T>
+/// As launch_with_parts, with blocks of `rows` rows, of which a multiprocessor runs `resident` at once.
+template <class T, class Start>
 void launch_backward(Context& context, const Backward<T>& pass, Sizes sizes, int rows, int resident, unsigned threads,
-                     std::size_t bytes, void (*kernel)(Backward<T>, Sizes, int)) {
+                     std::size_t bytes, const Start& start) {
   const bool keys = pass.grad_key != nullptr || pass.grad_value != nullptr, queries = pass.grad_query != nullptr;
   const std::int64_t key_blocks = keys ? sizes.heads * ceil_div(sizes.keys, rows) : 0;
   const std::int64_t query_blocks = queries ? sizes.heads * ceil_div(sizes.queries, rows) : 0;
@@ -332,7 +331,7 @@ void launch_backward(Context& context, const Backward<T>& pass, Sizes sizes, int
   sizes.key_parts = parts_for<T>(sizes.queries, of_key, share);
   sizes.query_parts = parts_for<T>(sizes.keys, of_query, share);
   launch_with_parts(context, pass, sizes, key_blocks * sizes.key_parts, query_blocks * sizes.query_parts, threads,
-                    bytes, kernel);
+                    bytes, start);
 }
 
 template <class Tile, int Width, int Step, int Warps, int Stages, int Resident>
@@ -341,7 +340,9 @@ struct BackwardLaunch : BackwardShape<Tile, Width, Step, Warps, Stages> {
 
   static void run(Context& context, const Backward<typename Tile::Element>& pass, const Sizes& sizes) {
     launch_backward(context, pass, sizes, Base::rows, Resident, Base::threads, Base::bytes,
-                    backward_kernel<Tile, Width, Step, Warps, Stages, Resident>);
+                    [&](const Grid& grid, const auto&... of) {
+                      launch(context, grid, backward_kernel<Tile, Width, Step, Warps, Stages, Resident>, of...);
+                    });
   }
 };
 

@@ -2,40 +2,137 @@
 // The gradients of attention by warpgroups, as in backward.cuh.
 
 #include "cuda/attention/backward.cuh"
-#include "cuda/attention/group_tiles.cuh"
+#include "cuda/attention/group_ring.cuh"
+#include "cuda/attention/group_window.cuh"
 
 namespace tern::cuda::scaled_dot_product {
 
 template <class T, int Width, int Step, int Groups>
 struct GroupBackwardShape {
   static constexpr int rows = 64 * Groups, threads = 128 * Groups, own = rows * Width, other = Step * Width;
-  static constexpr std::size_t bytes = sizeof(T) * (2 * own + 4 * other) + sizeof(float) * 4 * Step;
+  static constexpr int stages = 3;
+  static constexpr std::size_t column_bytes = sizeof(float) * 2 * stages * Step;
+  static constexpr std::size_t tile_bytes = sizeof(T) * (2 * own + 2 * stages * other);
+  static constexpr std::size_t bytes = tile_bytes + column_bytes + sizeof(std::uint64_t) * GroupRing<stages>::count;
 };
 
-template <bool OfKeys, class T, int Width, int Step, int Groups>
-__device__ __forceinline__ void differentiate_groups(const Backward<T>& pass, const Sizes& sizes, int block,
-                                                     unsigned char* raw) {
+struct BackwardBoxes {
+  CUtensorMap query, key, value, grad;
+
+  template <int Width, class T>
+  bool encode(const Backward<T>& pass, const Sizes& sizes) {
+    return encode_boxes<Width>(query, pass.query, sizes.query, sizes.queries, sizes.width, sizes) &&
+           encode_boxes<Width>(key, pass.key, sizes.key, sizes.keys, sizes.width, sizes) &&
+           encode_boxes<Width>(value, pass.value, sizes.value, sizes.keys, sizes.values, sizes) &&
+           encode_boxes<Width>(grad, pass.grad, sizes.grad, sizes.queries, sizes.values, sizes);
+  }
+};
+
+/// Requests what a block of Walk<OfKeys> reads. Its steps count from 0.
+template <bool OfKeys, class Shape, int Width, int Step, class T>
+struct BackwardRequests {
+  const BackwardBoxes& boxes;
+  const Walk<OfKeys, T, Shape::rows, Step>& walk;
+  GroupRing<Shape::stages> ring;
+  T *own, *others;
+  float* columns;
+
+  /// A barrier's arrivals for a step: that of the thread that requests boxes, and those of copied columns.
+  static constexpr int arrivals = OfKeys ? 33 : 1;
+
+  __device__ __forceinline__ BackwardRequests(const BackwardBoxes& from, const Walk<OfKeys, T, Shape::rows, Step>& by,
+                                              unsigned char* raw)
+      : boxes(from),
+        walk(by),
+        ring{reinterpret_cast<std::uint64_t*>(raw + Shape::tile_bytes + Shape::column_bytes)},
+        own(reinterpret_cast<T*>(raw)),
+        others(own + 2 * Shape::own),
+        columns(reinterpret_cast<float*>(raw + Shape::tile_bytes)) {}
+
+  __device__ __forceinline__ HeadPlace place(const kernels::HeadStrides& strides) const {
+    return HeadPlace(walk.sizes, strides, walk.head);
+  }
+  __device__ __forceinline__ T* other(int step) const { return others + ring.slot(step) * 2 * Shape::other; }
+  __device__ __forceinline__ T* other_value(int step) const { return other(step) + Shape::other; }
+  __device__ __forceinline__ float* columns_of(int step) const { return columns + ring.slot(step) * 2 * Step; }
+
+  /// For one thread.
+  __device__ __forceinline__ void own_rows() const {
+    ring.expect(ring.own(), 2 * sizeof(T) * Shape::own);
+    request_rows<Shape::rows, Width>(own, OfKeys ? boxes.key : boxes.query, walk.first,
+                                     place(OfKeys ? walk.sizes.key : walk.sizes.query), ring.own());
+    request_rows<Shape::rows, Width>(own + Shape::own, OfKeys ? boxes.value : boxes.grad, walk.first,
+                                     place(OfKeys ? walk.sizes.value : walk.sizes.grad), ring.own());
+  }
+  /// For a warp.
+  __device__ __forceinline__ void rows_of(int step) const {
+    const int row = walk.row(walk.at + step), lane = static_cast<int>(threadIdx.x) % 32;
+    if (lane == 0) {
+      ring.expect(ring.full(step), 2 * sizeof(T) * Shape::other);
+      request_rows<Step, Width>(other(step), OfKeys ? boxes.query : boxes.key, row,
+                                place(OfKeys ? walk.sizes.query : walk.sizes.key), ring.full(step));
+      request_rows<Step, Width>(other_value(step), OfKeys ? boxes.grad : boxes.value, row,
+                                place(OfKeys ? walk.sizes.grad : walk.sizes.value), ring.full(step));
+    }
+    if constexpr (OfKeys) {
+#pragma unroll
+      for (int i = lane; i < Step; i += 32) {
+        const bool inside = row + i < walk.count();
+        const int at = inside ? row + i : 0;
+        copy_async<1>(columns_of(step) + i, walk.numbers(walk.pass.log_sum) + at, inside);
+        copy_async<1>(columns_of(step) + Step + i, walk.numbers(walk.pass.inner) + at, inside);
+      }
+      ring.arrive_copied(step);
+    }
+    __syncwarp();
+  }
+  /// Where the copy engine cannot: all threads copy.
+  __device__ __forceinline__ void copy_own() const {
+    walk.load_own(own, own + Shape::own,
+                  [&](auto... of) { copy_swizzled<Shape::rows, Width, Shape::threads>(of..., walk.sizes.packs); });
+  }
+  __device__ __forceinline__ void copy_rows_of(int step) const {
+    __syncthreads();
+    walk.load(walk.at + step, other(step), other_value(step), columns_of(step),
+              [&](auto... of) { copy_swizzled<Step, Width, Shape::threads>(of..., walk.sizes.packs); });
+    commit_copies();
+    await_copies<0>();
+    publish_to_groups();
+    __syncthreads();
+  }
+};
+
+/// Boxed: the copy engine brings the rows; otherwise all threads copy them. Defers: a step's last product runs beside
+/// the next step; otherwise each step waits for its own, which leaves registers for more blocks of a multiprocessor.
+template <bool Boxed, bool OfKeys, bool Defers, class T, int Width, int Step, int Groups>
+__device__ __forceinline__ void differentiate_groups(const BackwardBoxes& boxes, const Backward<T>& pass,
+                                                     const Sizes& sizes, int block, unsigned char* raw) {
   using Tile = GroupTile<T>;
   using Shape = GroupBackwardShape<T, Width, Step, Groups>;
-  constexpr int rows = Shape::rows, threads = Shape::threads, panel = Swizzled<Width>::columns;
-  Walk<OfKeys, T, rows, Step> walk(pass, sizes, block);
-  T* const own = reinterpret_cast<T*>(raw);
-  T *const own_value = own + Shape::own, *const others = own_value + Shape::own;
-  auto* const of_columns = reinterpret_cast<float*>(others + 4 * Shape::other);
-  const int warp = static_cast<int>(threadIdx.x) / 32, group = warp / 4, mine = walk.first + warp * 16;
-  const auto load = [&](int step) {
-    T* const to = others + step % 2 * 2 * Shape::other;
-    walk.load(step, to, to + Shape::other, of_columns + step % 2 * 2 * Step,
-              [&](auto... of) { copy_swizzled<Step, Width, threads>(of..., sizes.packs); });
-  };
-  walk.load_own(own, own_value, [&](auto... of) { copy_swizzled<rows, Width, threads>(of..., sizes.packs); });
-  if (walk.at < walk.end) load(walk.at);
-  commit_copies();
-  if (walk.at + 1 < walk.end) load(walk.at + 1);
-  commit_copies();
+  constexpr int rows = Shape::rows, panel = Swizzled<Width>::columns, stages = Shape::stages;
+  const Walk<OfKeys, T, rows, Step> walk(pass, sizes, block);
+  const BackwardRequests<OfKeys, Shape, Width, Step, T> requests(boxes, walk, raw);
+  const auto& ring = requests.ring;
+  const int warp = warp_of_block(), group = warp / 4, mine = walk.first + warp * 16;
+  if (threadIdx.x == 0) {
+    ring.start(requests.arrivals, Shape::threads / 32);
+    if constexpr (Boxed) prefetch(boxes.query), prefetch(boxes.key), prefetch(boxes.value), prefetch(boxes.grad);
+  }
+  __syncthreads();
+  begin_kernel();
+  const int steps = walk.end - walk.at;
+  if (Boxed && warp == 0) {
+    if (threadIdx.x == 0) requests.own_rows();
+    for (int step = 0; step < min(steps, stages); ++step) requests.rows_of(step);
+  }
+  if constexpr (Boxed)
+    ring.await_own();
+  else
+    requests.copy_own();
 
   typename Tile::template Sums<Width> sums, value_sums;
   sums.clear(), value_sums.clear();
+  typename Tile::template Factors<Step> factors;
   float row_log[OfKeys ? 1 : 2], row_inner[OfKeys ? 1 : 2];
   if constexpr (!OfKeys) {
 #pragma unroll
@@ -45,45 +142,66 @@ __device__ __forceinline__ void differentiate_groups(const Backward<T>& pass, co
       row_inner[i] = row < sizes.queries ? walk.numbers(pass.inner)[row] : 0.0f;
     }
   }
+  const T* const own = requests.own + group * 64 * panel;
 #pragma unroll 1
-  for (int step = walk.at; step < walk.end; ++step) {
-    step == walk.at ? await_copies<1>() : await_copies<0>();
-    publish_to_groups();
-    __syncthreads();
-    if (step > walk.at && step + 1 < walk.end) load(step + 1);
-    commit_copies();
-    const T* const other = others + step % 2 * 2 * Shape::other;
-    const T* const other_value = other + Shape::other;
-    const float* const columns = of_columns + step % 2 * 2 * Step;
-    const int ahead = walk.first + group * 64 - walk.row(step);
-    if (sizes.causal && (OfKeys ? ahead >= Step : ahead <= -64)) continue;  // no query sees any key
-    const Window<OfKeys, Tile, Step> window{mine, walk.row(step), walk.count(), sizes.causal};
+  for (int step = 0; step < steps; ++step) {
+    if constexpr (Boxed)
+      ring.await_rows(step);
+    else
+      requests.copy_rows_of(step);
+    const T *const other = requests.other(step), *const other_value = requests.other_value(step);
+    const float* const columns = requests.columns_of(step);
+    const GroupWindow<OfKeys, Tile, Step> window{mine, walk.row(walk.at + step), walk.count(), sizes.causal,
+                                                 sizes.scale};
     typename Tile::template Sums<Step> weights, grads;
-    typename Tile::template Factors<Step> factors;
     begin_products();
-    Tile::template start_scores<Step, Width, rows>(weights, own + group * 64 * panel, other);
-    Tile::template start_scores<Step, Width, rows>(grads, own_value + group * 64 * panel, other_value);
-    await_products<1>();
+    Tile::template start_scores<Step, Width, rows>(weights, own, other);
+    Tile::template start_scores<Step, Width, rows>(grads, own + Shape::own, other_value);
+    if (const int last = step - (stages - 1); Boxed && warp == 0 && last >= 0 && last + stages < steps) {
+      ring.await_left(last);  // beside the products
+      requests.rows_of(last + stages);
+    }
+    if (Defers && step > 0) {
+      Tile::template start_add<Step, Width>(sums, factors, requests.other(step - 1));
+      await_products<2>();
+    } else {
+      await_products<1>();
+    }
     hold(weights.sum[0]);
-    scale_scores<Tile>(weights, sizes.scale);
     window.weigh(weights, row_log, columns);
+    await_products<0>();
+    hold(grads.sum[0]);
+    if constexpr (!Defers) {
+      window.pass(grads, weights, row_inner, columns + Step);
+      typename Tile::template Factors<Step> of_values;
+      if constexpr (OfKeys) of_values.round(weights);
+      factors.round(grads);
+      begin_products();
+      if constexpr (OfKeys) Tile::template start_add<Step, Width>(value_sums, of_values, other_value);
+      Tile::template start_add<Step, Width>(sums, factors, other);
+      await_products<0>();
+      hold(sums.sum[0]);
+      if constexpr (OfKeys) hold(value_sums.sum[0]);
+      ring.leave(step);
+      continue;
+    }
+    hold(sums.sum[0]);
+    if (step > 0) ring.leave(step - 1);
     if constexpr (OfKeys) {
       factors.round(weights);
       begin_products();
       Tile::template start_add<Step, Width>(value_sums, factors, other_value);
-      await_products<1>();
-    } else {
-      await_products<0>();
-    }
-    hold(grads.sum[0]);
-    window.pass(grads, weights, nullptr, row_inner, columns + Step);
-    if constexpr (OfKeys) {  // the factors' registers are free
-      await_products<0>();
+      window.pass(grads, weights, row_inner, columns + Step);
+      await_products<0>();  // the factors' registers are free
       hold(value_sums.sum[0]);
+    } else {
+      window.pass(grads, weights, row_inner, columns + Step);
     }
     factors.round(grads);
+  }
+  if (Defers && steps > 0) {
     begin_products();
-    Tile::template start_add<Step, Width>(sums, factors, other);
+    Tile::template start_add<Step, Width>(sums, factors, requests.other(steps - 1));
     await_products<0>();
     hold(sums.sum[0]);
   }
@@ -93,25 +211,33 @@ __device__ __forceinline__ void differentiate_groups(const Backward<T>& pass, co
 }
 
 /// As backward_kernel.
-template <class T, int Width, int Step, int Groups, int Resident>
+template <bool Boxed, bool Defers, class T, int Width, int Step, int Groups, int Resident>
 __global__ void __launch_bounds__(128 * Groups, Resident)
-    backward_groups(Backward<T> pass, Sizes sizes, int key_blocks) {
-  begin_kernel();
+    backward_groups(const __grid_constant__ BackwardBoxes boxes, const __grid_constant__ Backward<T> pass,
+                    const __grid_constant__ Sizes sizes, int key_blocks) {
   extern __shared__ __align__(1024) unsigned char raw[];
   const int block = static_cast<int>(blockIdx.x);
   if (block < key_blocks)
-    differentiate_groups<true, T, Width, Step, Groups>(pass, sizes, block, raw);
+    differentiate_groups<Boxed, true, Defers, T, Width, Step, Groups>(boxes, pass, sizes, block, raw);
   else
-    differentiate_groups<false, T, Width, Step, Groups>(pass, sizes, block - key_blocks, raw);
+    differentiate_groups<Boxed, false, Defers, T, Width, Step, Groups>(boxes, pass, sizes, block - key_blocks, raw);
 }
 
-template <class T, int Width, int Step, int Groups, int Resident>
+template <class T, int Width, int Step, int Groups, int Resident, bool Defers>
 struct GroupBackward {
   using Shape = GroupBackwardShape<T, Width, Step, Groups>;
 
   static void run(Context& context, const Backward<T>& pass, const Sizes& sizes) {
+    BackwardBoxes boxes{};
+    // For a single step threads copy sooner than the engine.
+    const bool boxed = sizes.packs && std::max(sizes.queries, sizes.keys) > Step && boxes.encode<Width>(pass, sizes);
     launch_backward(context, pass, sizes, Shape::rows, Resident, Shape::threads, Shape::bytes,
-                    backward_groups<T, Width, Step, Groups, Resident>);
+                    [&](const Grid& grid, const auto&... of) {
+                      launch(context, grid,
+                             boxed ? backward_groups<true, Defers, T, Width, Step, Groups, Resident>
+                                   : backward_groups<false, Defers, T, Width, Step, Groups, Resident>,
+                             boxes, of...);
+                    });
   }
 };
 

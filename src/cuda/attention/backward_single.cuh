@@ -55,8 +55,8 @@ struct SingleTile {
   typename Tile::template Sums<Width> sums, value_sums;
 
   __device__ __forceinline__ void add(const T* own, const T* own_value, const T* other, const T* other_value,
-                                      const Sizes& sizes, const Window<true, Tile, 64>& window, const float* columns,
-                                      T* scores, int row) {
+                                      const Sizes& sizes, const GroupWindow<true, Tile, 64>& window,
+                                      const float* columns, T* scores, int row) {
     typename Tile::template Sums<64> weights, grads;
     typename Tile::template Factors<64> factors;
     begin_products();
@@ -64,14 +64,13 @@ struct SingleTile {
     Tile::template start_scores<64, Width, Rows>(grads, own_value, other_value);
     await_products<1>();
     hold(weights.sum[0]);
-    scale_scores<Tile>(weights, sizes.scale);
     window.weigh(weights, nullptr, columns);
     factors.round(weights);
     begin_products();
     Tile::template start_add<64, Width>(value_sums, factors, other_value);
     await_products<1>();
     hold(grads.sum[0]);
-    window.pass(grads, weights, nullptr, nullptr, columns + 64);
+    window.pass(grads, weights, nullptr, columns + 64);
     if (window.mine + 16 > sizes.keys) {  // rows beyond the last key have weights
 #pragma unroll
       for (int i = 0; i < 2; ++i)
@@ -103,7 +102,7 @@ __global__ void __launch_bounds__(128 * Groups, SingleShape<T, Width, Tiles, Gro
   T *const own_value = own + Shape::own, *const others = own_value + Shape::own;
   T* const all_scores = others + 4 * Shape::other;  // gradients of scores
   auto* const of_columns = reinterpret_cast<float*>(all_scores + 2 * rows * step_rows);
-  const int warp = static_cast<int>(threadIdx.x) / 32, group = warp / 4;
+  const int warp = warp_of_block(), group = warp / 4;
   const auto load = [&](int step) {
     T* const to = others + step % 2 * 2 * Shape::other;
     walk.load(step, to, to + Shape::other, of_columns + step % 2 * 2 * step_rows,
@@ -132,7 +131,7 @@ __global__ void __launch_bounds__(128 * Groups, SingleShape<T, Width, Tiles, Gro
         store_factors<rows>(scores, typename Tile::template Factors<64>{}, row);
         continue;
       }
-      const Window<true, Tile, step_rows> window{row, walk.row(step), sizes.queries, sizes.causal};
+      const GroupWindow<true, Tile, step_rows> window{row, walk.row(step), sizes.queries, sizes.causal, sizes.scale};
       tiles[t].add(own + first * panel, own_value + first * panel, other, other + Shape::other, sizes, window,
                    of_columns + step % 2 * 2 * step_rows, scores, row);
     }

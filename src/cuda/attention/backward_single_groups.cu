@@ -41,8 +41,10 @@ bool single_faster(const Backward<T>& pass, const Sizes& sizes) {
   std::int64_t single = 0;
   with_single<T>(sizes, [&](auto shape) {
     const std::int64_t parts = parts_of<T>(sizes, shape);
+    constexpr int join = 20;
     single =
-        ceil_div(sizes.heads * parts * shape.groups, 2 * multiprocessors) * ceil_div(steps, parts) * 6 * shape.tiles;
+        ceil_div(sizes.heads * parts * shape.groups, 2 * multiprocessors) * ceil_div(steps, parts) * 6 * shape.tiles +
+        (parts > 1 ? join : 0);
   });
   const std::int64_t of_key = steps * 4, of_query = ceil_div(sizes.keys, 64) * 3;
   const std::int64_t all_blocks =
@@ -56,7 +58,9 @@ void run_backward_single(Context& context, const Backward<T>& pass, const Sizes&
     Sizes own = sizes;
     own.key_parts = parts_of<T>(sizes, shape);
     launch_with_parts(context, pass, own, std::int64_t{sizes.heads} * own.key_parts, 0, shape.threads, shape.bytes,
-                      backward_single<T, shape.width, shape.tiles, shape.groups>);
+                      [&](const Grid& grid, const auto&... of) {
+                        launch(context, grid, backward_single<T, shape.width, shape.tiles, shape.groups>, of...);
+                      });
   });
 }
 #else

@@ -1,6 +1,6 @@
 #pragma once
-// The forward pass by warpgroups: while tensor cores add the weighted values of some keys, threads make the weights of
-// the next ones.
+// The forward pass by warpgroups for few rows or keys, and for rows that the copy engine cannot bring: threads copy
+// them. While tensor cores add the weighted values of some keys, threads make the weights of the next ones.
 
 #include "cuda/attention/forward_rows.cuh"
 #include "cuda/attention/group_tiles.cuh"

@@ -37,12 +37,12 @@ struct RowsSoFar {
   static __device__ __forceinline__ void hide(Scores& scores, const Sizes& sizes, int begin, int own) {
     if (begin + Keys <= sizes.keys && (!sizes.causal || begin + Keys <= own + 1)) return;  // all see all
 #pragma unroll
-    for (int i = 0; i < Tile::rows; ++i)
+    for (int i = 0; i < Tile::rows; ++i) {
+      const int seen = sizes.causal ? min(sizes.keys, own + Tile::row(i) + 1) : sizes.keys;
 #pragma unroll
-      for (int j = 0; j < Scores::columns; ++j) {
-        const int column = begin + Tile::column(j);
-        if (column >= sizes.keys || (sizes.causal && column > own + Tile::row(i))) scores.at(i, j) = -INFINITY;
-      }
+      for (int j = 0; j < Scores::columns; ++j)  // a constant beside a number of the row
+        if (Tile::column(j) - Tile::column(0) >= seen - begin - Tile::column(0)) scores.at(i, j) = -INFINITY;
+    }
   }
   /// Scores become weights; earlier ones are to be multiplied by `factor`. Scores lose their maximum before they are
   /// scaled: rounding a large product could exceed an exponent.

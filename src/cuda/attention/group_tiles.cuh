@@ -145,6 +145,9 @@ __device__ __forceinline__ void group_add(float (&sum)[N / 8][4], const std::uin
 #endif
 }
 
+/// The same for all lanes, as the compiler sees it: what depends on it needs no registers of a thread.
+__device__ __forceinline__ int warp_of_block() { return __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0); }
+
 /// Before a product whose sums or left factor other instructions have written.
 __device__ __forceinline__ void begin_products() {
 #ifdef TERN_WGMMA

@@ -12,6 +12,10 @@ namespace tern::cuda::scaled_dot_product {
 /// The widest rows that the kernels support.
 inline constexpr std::int64_t most_width = 128;
 
+/// The largest exponent that may be rounded before the maximum or the log-sum-exp is subtracted: weights then are off
+/// by 2^-15 at most.
+inline constexpr float most_folded = 1024;
+
 /// Sizes of a head, and where its rows lie.
 struct Sizes {
   int heads = 0, queries = 0, keys = 0, width = 0, values = 0;
