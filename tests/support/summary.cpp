@@ -1,5 +1,6 @@
 #include "support/summary.hpp"
 
+#include <cstdlib>
 #include <iostream>
 #include <map>
 
@@ -41,8 +42,10 @@ void print_summary() {
 std::vector<std::string> available_modes() {
   // Listed once, before any test registers its own mode.
   static const std::vector<ModeStatus> all = modes();
+  const char* const only = std::getenv("TERN_TEST_MODE");
   std::vector<std::string> names;
   for (const ModeStatus& status : all) {
+    if (only != nullptr && status.name != only) continue;
     if (status.available)
       names.push_back(status.name);
     else

@@ -13,7 +13,8 @@ void count_cases(const std::string& mode, std::int64_t cases);
 void skip_mode(const std::string& mode, const std::string& reason);
 void print_summary();
 
-/// The modes that can be used here, without those that tests registered; calls skip_mode for the others.
+/// The modes that can be used here, without those that tests registered; calls skip_mode for the others. TERN_TEST_MODE
+/// names the only one.
 std::vector<std::string> available_modes();
 /// Whether "cuda:1" can be used here; calls skip_mode if not.
 bool has_second_card();
