@@ -1,5 +1,6 @@
 #pragma once
-// What the tests of implicit products on cuda share: every tile and split, and how far results of 16 bits may be.
+// What tests of convolutions on cuda share: sizes, every tile and split, and how far results of 16 bits may be.
+// be.
 
 #include <algorithm>
 #include <cmath>
@@ -19,6 +20,11 @@ inline bool has_cuda() {
   WARN("skipped: mode cuda is not available");
   return false;
 }
+
+struct ConvSizes {
+  Shape x, weight;
+  operators::Conv2dOptions options;
+};
 
 /// Calls check() by each of these tiles, with 1 to 8 blocks that share a sum.
 template <class Check>

@@ -9,17 +9,13 @@ namespace op = tern::operators;
 
 namespace {
 
-struct Sizes {
-  Shape x, weight;
-  op::Conv2dOptions options;
-};
-const std::vector<Sizes>& sizes() {
-  static const std::vector<Sizes> all{{{2, 16, 9, 11}, {24, 16, 3, 3}, {.stride = 2, .padding = 1}},
-                                      {{1, 64, 7, 7}, {72, 64, 3, 3}, {.padding = 1}},
-                                      {{3, 136, 5, 6}, {8, 136, 1, 1}, {}},
-                                      {{1, 8, 12, 13}, {136, 8, 5, 5}, {.padding = 2, .dilation = 2}},
-                                      {{2, 3, 23, 22}, {16, 3, 7, 7}, {.stride = 2, .padding = 3}},
-                                      {{1, 512, 3, 3}, {64, 512, 3, 3}, {.padding = 1}}};
+const std::vector<ConvSizes>& sizes() {
+  static const std::vector<ConvSizes> all{{{2, 16, 9, 11}, {24, 16, 3, 3}, {.stride = 2, .padding = 1}},
+                                          {{1, 64, 7, 7}, {72, 64, 3, 3}, {.padding = 1}},
+                                          {{3, 136, 5, 6}, {8, 136, 1, 1}, {}},
+                                          {{1, 8, 12, 13}, {136, 8, 5, 5}, {.padding = 2, .dilation = 2}},
+                                          {{2, 3, 23, 22}, {16, 3, 7, 7}, {.stride = 2, .padding = 3}},
+                                          {{1, 512, 3, 3}, {64, 512, 3, 3}, {.padding = 1}}};
   return all;
 }
 
@@ -29,7 +25,7 @@ TEST_CASE("implicit products: 16 bits by every tile agree with float32", "[opera
   if (!has_cuda()) return;
   const NoGrad none;
   for (const DType dtype : {DType::bfloat16, DType::float16})
-    for (const Sizes& each : sizes()) {
+    for (const ConvSizes& each : sizes()) {
       Generator generator(5);
       const Tensor x = randn(each.x, generator).to(dtype), weight = randn(each.weight, generator).to(dtype),
                    bias = randn({each.weight[0]}, generator).to(dtype);
@@ -55,7 +51,7 @@ TEST_CASE("implicit products: 16 bits by every tile agree with float32", "[opera
 
 TEST_CASE("implicit products: 8 bits by every tile have the bits of the reference", "[operators][algorithms][cuda]") {
   if (!has_cuda()) return;
-  for (const Sizes& each : sizes()) {
+  for (const ConvSizes& each : sizes()) {
     Generator generator(6);
     const Shape kernel{each.weight[0], each.weight[2], each.weight[3], each.weight[1]};
     const Tensor x = randint(0, 256, each.x, generator).to(DType::uint8),

@@ -9,31 +9,27 @@ namespace op = tern::operators;
 
 namespace {
 
-struct Sizes {
-  Shape x, weight;
-  op::Conv2dOptions options;
-};
 /// Rows of whole 16 bytes and others, even and odd distances of windows, even and odd padding, tiles that end within a
 /// row, several tiles of an image, and outputs that fill no tile.
-const std::vector<Sizes>& sizes() {
-  static const std::vector<Sizes> all{{{3, 3, 64, 64}, {64, 3, 7, 7}, {.stride = 2, .padding = 3}},
-                                      {{2, 3, 67, 45}, {24, 3, 7, 7}, {.stride = 2, .padding = 3}},
-                                      {{2, 3, 56, 40}, {64, 3, 3, 3}, {.padding = 1}},
-                                      {{2, 3, 33, 35}, {32, 3, 3, 3}, {.stride = 2, .padding = 1}},
-                                      {{2, 3, 131, 131}, {64, 3, 11, 11}, {.stride = 4, .padding = 2}},
-                                      {{1, 3, 99, 64}, {96, 3, 11, 11}, {.stride = 4}},
-                                      {{5, 1, 28, 28}, {8, 1, 5, 5}, {.padding = 2}},
-                                      {{1, 2, 30, 300}, {136, 2, 5, 5}, {.padding = {0, 4}}},
-                                      {{2, 4, 32, 32}, {72, 4, 3, 3}, {.padding = 1}},
-                                      {{1, 4, 50, 51}, {128, 4, 7, 7}, {.stride = {3, 2}, .padding = {5, 2}}},
-                                      {{1, 3, 20, 24}, {40, 3, 4, 2}, {.stride = {1, 3}, .padding = 1}},
-                                      {{1, 3, 9, 8}, {16, 3, 1, 1}, {}}};
+const std::vector<ConvSizes>& sizes() {
+  static const std::vector<ConvSizes> all{{{3, 3, 64, 64}, {64, 3, 7, 7}, {.stride = 2, .padding = 3}},
+                                          {{2, 3, 67, 45}, {24, 3, 7, 7}, {.stride = 2, .padding = 3}},
+                                          {{2, 3, 56, 40}, {64, 3, 3, 3}, {.padding = 1}},
+                                          {{2, 3, 33, 35}, {32, 3, 3, 3}, {.stride = 2, .padding = 1}},
+                                          {{2, 3, 131, 131}, {64, 3, 11, 11}, {.stride = 4, .padding = 2}},
+                                          {{1, 3, 99, 64}, {96, 3, 11, 11}, {.stride = 4}},
+                                          {{5, 1, 28, 28}, {8, 1, 5, 5}, {.padding = 2}},
+                                          {{1, 2, 30, 300}, {136, 2, 5, 5}, {.padding = {0, 4}}},
+                                          {{2, 4, 32, 32}, {72, 4, 3, 3}, {.padding = 1}},
+                                          {{1, 4, 50, 51}, {128, 4, 7, 7}, {.stride = {3, 2}, .padding = {5, 2}}},
+                                          {{1, 3, 20, 24}, {40, 3, 4, 2}, {.stride = {1, 3}, .padding = 1}},
+                                          {{1, 3, 9, 8}, {16, 3, 1, 1}, {}}};
   return all;
 }
 
 struct Numbers {
   Tensor x, weight, bias;
-  Numbers(const Sizes& of, DType dtype, Generator& generator)
+  Numbers(const ConvSizes& of, DType dtype, Generator& generator)
       : x(randn(of.x, generator).to(dtype)),
         weight(randn(of.weight, generator).to(dtype)),
         bias(randn({of.weight[0]}, generator).to(dtype)) {}
@@ -61,7 +57,7 @@ TEST_CASE("stem: convolutions of few input channels agree with float32", "[opera
   if (!has_cuda()) return;
   const NoGrad none;
   for (const DType dtype : {DType::bfloat16, DType::float16})
-    for (const Sizes& each : sizes()) {
+    for (const ConvSizes& each : sizes()) {
       Generator generator(5);
       const Numbers in(each, dtype, generator);
       const Tensor sums = op::conv2d(wide(in.x), wide(in.weight), wide(in.bias), each.options);
@@ -85,7 +81,8 @@ TEST_CASE("stem: slices of a joined tensor", "[operators][algorithms][cuda]") {
   if (!has_cuda()) return;
   const NoGrad none;
   Generator generator(6);
-  const Sizes wider{{2, 3, 30, 40}, {64, 3, 5, 5}, {.padding = 2}}, narrower{wider.x, {24, 3, 3, 3}, {.padding = 1}};
+  const ConvSizes wider{{2, 3, 30, 40}, {64, 3, 5, 5}, {.padding = 2}},
+      narrower{wider.x, {24, 3, 3, 3}, {.padding = 1}};
   const Numbers first(wider, DType::bfloat16, generator), second(narrower, DType::bfloat16, generator);
   const Tensor sums = op::cat({op::conv2d(wide(first.x), wide(first.weight), wide(first.bias), wider.options),
                                op::conv2d(wide(first.x), wide(second.weight), {}, narrower.options)},
@@ -102,7 +99,7 @@ TEST_CASE("stem: slices of a joined tensor", "[operators][algorithms][cuda]") {
 TEST_CASE("stem: gradients of the weight agree with float32", "[operators][algorithms][cuda]") {
   if (!has_cuda()) return;
   for (const DType dtype : {DType::bfloat16, DType::float16})
-    for (const Sizes& each : sizes()) {
+    for (const ConvSizes& each : sizes()) {
       Generator generator(7);
       const Numbers in(each, dtype, generator);
       const Shape result = op::conv2d(wide(in.x), wide(in.weight), {}, each.options).shape();
@@ -129,7 +126,7 @@ TEST_CASE("stem: gradients of the weight agree with float32", "[operators][algor
 
 TEST_CASE("stem: an infinite pixel reaches its own windows alone", "[operators][algorithms][cuda]") {
   if (!has_cuda()) return;
-  for (const Sizes& each : sizes()) {
+  for (const ConvSizes& each : sizes()) {
     if (each.x[1] != 3) continue;
     Generator generator(8);
     Numbers in(each, DType::bfloat16, generator);

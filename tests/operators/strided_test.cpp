@@ -9,25 +9,21 @@ namespace op = tern::operators;
 
 namespace {
 
-struct Sizes {
-  Shape x, weight;
-  op::Conv2dOptions options;
-};
 /// Odd sizes, kernels smaller than the stride, strides and dilations with and without a common factor, groups, long
 /// sums.
-const std::vector<Sizes>& sizes() {
-  static const std::vector<Sizes> all{{{2, 16, 9, 11}, {24, 16, 3, 3}, {.stride = 2, .padding = 1}},
-                                      {{1, 8, 7, 7}, {1192, 8, 5, 5}, {.stride = 2, .padding = 2}},
-                                      {{3, 136, 10, 13}, {8, 136, 7, 7}, {.stride = 3, .padding = 3}},
-                                      {{2, 8, 9, 9}, {8, 8, 2, 2}, {.stride = 3}},
-                                      {{2, 16, 7, 6}, {24, 16, 1, 1}, {.stride = 2}},
-                                      {{1, 16, 12, 13}, {16, 16, 3, 3}, {.stride = 2, .padding = 2, .dilation = 2}},
-                                      {{1, 16, 12, 11}, {16, 16, 5, 5}, {.stride = 2, .padding = 9, .dilation = 3}},
-                                      {{2, 60, 8, 9}, {40, 12, 3, 3}, {.stride = 2, .padding = 1, .groups = 5}}};
+const std::vector<ConvSizes>& sizes() {
+  static const std::vector<ConvSizes> all{{{2, 16, 9, 11}, {24, 16, 3, 3}, {.stride = 2, .padding = 1}},
+                                          {{1, 8, 7, 7}, {1192, 8, 5, 5}, {.stride = 2, .padding = 2}},
+                                          {{3, 136, 10, 13}, {8, 136, 7, 7}, {.stride = 3, .padding = 3}},
+                                          {{2, 8, 9, 9}, {8, 8, 2, 2}, {.stride = 3}},
+                                          {{2, 16, 7, 6}, {24, 16, 1, 1}, {.stride = 2}},
+                                          {{1, 16, 12, 13}, {16, 16, 3, 3}, {.stride = 2, .padding = 2, .dilation = 2}},
+                                          {{1, 16, 12, 11}, {16, 16, 5, 5}, {.stride = 2, .padding = 9, .dilation = 3}},
+                                          {{2, 60, 8, 9}, {40, 12, 3, 3}, {.stride = 2, .padding = 1, .groups = 5}}};
   return all;
 }
 
-Tensor gradient(const Sizes& of, const Tensor& x, const Tensor& weight, const Tensor& g) {
+Tensor gradient(const ConvSizes& of, const Tensor& x, const Tensor& weight, const Tensor& g) {
   const Tensor image = x.clone().set_requires_grad();
   op::conv2d(image, weight, {}, of.options).backward(g);
   return image.grad();
@@ -37,7 +33,7 @@ Tensor gradient(const Sizes& of, const Tensor& x, const Tensor& weight, const Te
 
 TEST_CASE("implicit products: the gradient of x through a stride is exact", "[operators][algorithms][cuda]") {
   if (!has_cuda()) return;
-  for (const Sizes& of : sizes()) {
+  for (const ConvSizes& of : sizes()) {
     Generator generator(7);
     const auto numbers = [&](const Shape& shape) { return randint(-1, 2, shape, generator).to(DType::float32); };
     const Tensor x = numbers(of.x), weight = numbers(of.weight);

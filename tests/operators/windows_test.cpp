@@ -9,19 +9,14 @@ namespace op = tern::operators;
 
 namespace {
 
-struct Sizes {
-  Shape x, weight;
-  op::Conv2dOptions options;
-};
-
 /// Inputs and the gradient of y, and what mode "sequential" computes from them.
 struct Case {
-  Sizes of;
+  ConvSizes of;
   std::vector<Tensor> inputs;
   Tensor g;
   std::vector<std::vector<double>> expected;
 
-  explicit Case(const Sizes& sizes) : of(sizes) {
+  explicit Case(const ConvSizes& sizes) : of(sizes) {
     Generator generator(11);
     const auto numbers = [&](const Shape& shape) { return randint(-1, 2, shape, generator).to(DType::float32); };
     for (const Shape& shape : {of.x, of.weight, Shape{of.weight[0]}}) inputs.push_back(numbers(shape));
@@ -48,14 +43,14 @@ TEST_CASE("products of windows: gradients of few input channels are exact", "[op
   if (!has_cuda()) return;
   // Rows of windows that are whole lanes and that are not, planes likewise, one image, strides, dilations and padding,
   // and a layer for which they are chosen.
-  const Sizes all[]{{{3, 1, 28, 28}, {70, 1, 7, 7}, {.stride = 2, .padding = 3}},
-                    {{1, 4, 10, 10}, {24, 4, 3, 3}, {.padding = 1}},
-                    {{2, 3, 9, 12}, {17, 3, 2, 3}, {.stride = {2, 3}, .padding = {1, 2}}},
-                    {{2, 2, 11, 8}, {12, 2, 3, 3}, {.stride = 2, .padding = 4, .dilation = 3}},
-                    {{2, 8, 7, 7}, {37, 8, 3, 3}, {.padding = 1}},
-                    {{1, 1, 8, 8}, {65, 1, 5, 5}, {.stride = 3}},
-                    {{32, 1, 28, 28}, {200, 1, 7, 7}, {.stride = 2, .padding = 3}}};
-  for (const Sizes& of : all) {
+  const ConvSizes all[]{{{3, 1, 28, 28}, {70, 1, 7, 7}, {.stride = 2, .padding = 3}},
+                        {{1, 4, 10, 10}, {24, 4, 3, 3}, {.padding = 1}},
+                        {{2, 3, 9, 12}, {17, 3, 2, 3}, {.stride = {2, 3}, .padding = {1, 2}}},
+                        {{2, 2, 11, 8}, {12, 2, 3, 3}, {.stride = 2, .padding = 4, .dilation = 3}},
+                        {{2, 8, 7, 7}, {37, 8, 3, 3}, {.padding = 1}},
+                        {{1, 1, 8, 8}, {65, 1, 5, 5}, {.stride = 3}},
+                        {{32, 1, 28, 28}, {200, 1, 7, 7}, {.stride = 2, .padding = 3}}};
+  for (const ConvSizes& of : all) {
     const Case one(of);
     const std::int64_t area = one.g.size(2) * one.g.size(3);
     for (const Precision precision : {Precision::strict, Precision::tf32}) {
@@ -73,11 +68,11 @@ TEST_CASE("products of windows: gradients of few input channels are exact", "[op
 
 TEST_CASE("products of windows: groups are exact", "[operators][algorithms][cuda]") {
   if (!has_cuda()) return;
-  const Sizes all[]{
+  const ConvSizes all[]{
       {{2, 24, 9, 7}, {40, 12, 3, 3}, {.stride = 2, .padding = 1, .groups = 2, .activation = Activation::relu}},
       {{1, 32, 7, 7}, {32, 8, 5, 5}, {.padding = 2, .groups = 4}},
       {{3, 136, 5, 6}, {24, 68, 3, 3}, {.padding = 2, .dilation = 2, .groups = 2}}};
-  for (const Sizes& of : all) {
+  for (const ConvSizes& of : all) {
     const Case one(of);
     INFO(of.x << " by " << of.weight);
     const Device device{"cuda", {.precision = Precision::tf32}};
